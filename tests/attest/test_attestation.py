@@ -22,6 +22,7 @@ from crew_packages import folder, own
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from evidence import (
     ADA,
+    Answers,
     Evidence,
     altered,
     check_file,
@@ -86,6 +87,13 @@ def a_run(uwf: Uwf, text: str = PAIR, script: str = REJECTS_ONCE) -> str:
     return thread
 
 
+def make_another_key(evidence: Evidence, *kind: str) -> Path:
+    """A key that signs attestations of a thread whose commits another one signed."""
+    key = make_key(evidence.folder / "-".join(kind), *kind)
+    configure("gpg.ssh.allowedSignersFile", evidence.signers)
+    return key
+
+
 def key_of(public: str) -> SSlibKey:
     loaded: Any = load_pem_public_key(public.encode())
     kind = signer.SSlibKey.from_crypto(loaded).keytype
@@ -103,11 +111,10 @@ KEYS = [
 
 @pytest.mark.parametrize("kind", KEYS, ids="-".join)
 def test_securesystemslib_and_in_toto_verify_the_signature_of_each_kind_of_key(
-    uwf: Uwf, tmp_path: Path, kind: tuple[str, ...]
+    uwf: Uwf, evidence: Evidence, kind: tuple[str, ...]
 ) -> None:
-    make_key(tmp_path / "keys", *kind)
-    thread = a_run(uwf)
-    told = uwf("attest", thread, "-o", "thread.json").json
+    make_another_key(evidence, *kind)
+    told = uwf("attest", evidence.thread, "-o", "thread.json").json
     key = key_of(told["publicKey"])
     assert key.keyid == told["keyid"]
     envelope = dsse.Envelope.from_dict(json.loads(Path("thread.json").read_text()))
@@ -118,11 +125,10 @@ def test_securesystemslib_and_in_toto_verify_the_signature_of_each_kind_of_key(
         envelope.verify([key], 1)
 
 
-@pytest.mark.parametrize("kind", KEYS, ids="-".join)
-def test_the_same_thread_and_key_give_the_same_bytes(uwf: Uwf, tmp_path: Path, kind: tuple[str, ...]) -> None:
-    make_key(tmp_path / "keys", *kind)
-    thread = a_run(uwf)
-    assert uwf("attest", thread).out == uwf("attest", thread).out
+def test_the_same_thread_and_key_give_the_same_bytes(uwf: Uwf, evidence: Evidence) -> None:
+    for kind in KEYS:
+        make_another_key(evidence, *kind)
+        assert uwf("attest", evidence.thread).out == uwf("attest", evidence.thread).out
 
 
 def test_openssl_verifies_the_signature_of_the_encoded_payload(uwf: Uwf, evidence: Evidence) -> None:
@@ -203,17 +209,16 @@ def test_a_predicate_says_who_did_what_by_which_model_and_who_decided(uwf: Uwf, 
     assert (end["status"], end["by"], end["signature"]["state"]) == ("completed", by, "good")
 
 
-def test_a_key_of_an_agent_signs_without_its_file(uwf: Uwf, tmp_path: Path, key_agent: str) -> None:
+def test_a_key_of_an_agent_signs_without_its_file(uwf: Uwf, evidence: Evidence, key_agent: str) -> None:
     for number, kind in enumerate((("ed25519",), ("ecdsa", "-b", "384"), ("rsa", "-b", "2048"))):
-        key = make_key(tmp_path / f"keys{number}", *kind)
+        key = make_another_key(evidence, *kind)
         subprocess.run(["ssh-add", "-q", str(key)], check=True)
         key.unlink()
         configure(
             "user.signingKey",
             key.with_suffix(".pub") if number else f"key::{key.with_suffix('.pub').read_text()}",
         )
-        thread = a_run(uwf)
-        told = uwf("attest", thread, "-o", f"{number}.json").json
+        told = uwf("attest", evidence.thread, "-o", f"{number}.json").json
         dsse.Envelope.from_dict(json.loads(Path(f"{number}.json").read_text())).verify(
             [key_of(told["publicKey"])], 1
         )
@@ -302,8 +307,9 @@ def proved(uwf: Uwf, root: Path, thread: str, folder: Path) -> dict[str, Any]:
     report = folder / f"{thread}.json"
     uwf("export", thread, "--audit-json", report)
     schema("audit-report").validate(json.loads(report.read_text()))
-    done = check_file(report, cloned(root / "store.git", folder / f"{thread}.clone"), "--accept-unproved")
-    assert done.returncode == 0 and ": as said" in done.stdout, done.stdout + done.stderr
+    clone = cloned(root / "store.git", folder / f"{thread}.clone")
+    status, said = check_here(report, clone, "--accept-unproved")
+    assert status == 0 and ": as said" in said, said
     predicate: dict[str, Any] = statement["predicate"]
     return predicate
 
@@ -368,13 +374,15 @@ def test_a_gate_names_each_approver_what_they_were_shown_and_why(
     ]
     report = json.loads(Path(tmp_path / f"{thread}.json").read_text())
     assert "only git's configuration says that ann <ann@example.invalid> approved step 2" in report["unknown"]
+    answers = Answers()
     for path in places(report["record"]["approvals"]):
         forged = {
             **report,
             "record": {**report["record"], "approvals": altered(report["record"]["approvals"], path)},
         }
         Path("forged.json").write_text(json.dumps(forged))
-        status, _ = check_here(Path("forged.json"), tmp_path / f"{thread}.clone", "--accept-unproved")
+        clone = tmp_path / f"{thread}.clone"
+        status, _ = check_here(Path("forged.json"), clone, "--accept-unproved", answers=answers)
         assert status == 1, path
     page = re.sub(r"<[^>]*>", " ", uwf("export", thread, "--audit", "-").out)
     assert "ann &lt;ann@example.invalid&gt;" in page and ": I read it." in page

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zlib
@@ -18,7 +17,7 @@ from approvers import BUILDS, ForgedApprovals, at_gate, at_gate_after_branches, 
 from cli_samples import ONE, scripted, write
 from commands import git
 from conftest import Uwf
-from evidence import SCRIPT, Evidence, altered, check_file, check_here, cloned, configure, places
+from evidence import SCRIPT, Answers, Evidence, altered, check_file, check_here, cloned, configure, places
 from forged_fan_outs import Forge
 from signers import Signer, SigningMachine, trust_file
 
@@ -36,13 +35,14 @@ def report(uwf: Uwf, evidence: Evidence) -> dict[str, Any]:
     return found
 
 
-def checked(evidence: Evidence, value: Any, *options: str | Path) -> tuple[int, str]:
-    """The script's exit status, and what it says, for a report."""
+def checked(
+    evidence: Evidence, value: Any, *options: str | Path, answers: Answers | None = None
+) -> tuple[int, str]:
+    """The script's exit status, and what it says, for a report; `answers` are those of `check_here`."""
     file = evidence.folder / "checked.json"
     file.write_text(json.dumps(value))
-    return check_here(
-        file, evidence.clone, "--signers", evidence.signers, "--code", evidence.project, *options
-    )
+    options = ("--signers", evidence.signers, "--code", evidence.project, *options)
+    return check_here(file, evidence.clone, *options, answers=answers)
 
 
 def test_the_script_has_420_lines_and_needs_nothing_but_python(evidence: Evidence) -> None:
@@ -95,26 +95,29 @@ def is_in_commits(path: tuple[str | int, ...]) -> bool:
 def test_a_field_of_each_kind_that_is_altered_is_found_without_the_signature(
     evidence: Evidence, report: dict[str, Any]
 ) -> None:
-    unsigned = {**report, "signature": None}
-    assert checked(evidence, unsigned, "--accept-unproved")[0] == 0
+    unsigned, answers = {**report, "signature": None}, Answers()
+    assert checked(evidence, unsigned, "--accept-unproved", answers=answers)[0] == 0
     for name, path in kinds_of_fields(unsigned).items():
         if is_in_commits(path):
-            status, said = checked(evidence, altered(unsigned, path), "--accept-unproved")
+            forged = altered(unsigned, path)
+            status, said = checked(evidence, forged, "--accept-unproved", answers=answers)
             assert status == 1, f"{name}: {said}"
 
 
 def test_what_no_commit_says_is_under_the_signature(evidence: Evidence, report: dict[str, Any]) -> None:
     fields = {name: path for name, path in kinds_of_fields(report).items() if not is_in_commits(path)}
     assert {name.partition(".")[0] for name in fields} == {"verification", "unknown", "signature", "record"}
+    answers = Answers()
     for name, path in fields.items():
-        status, said = checked(evidence, altered(report, path))
+        status, said = checked(evidence, altered(report, path), answers=answers)
         assert status == 1 and "not proved: what FILE says of verification" in said, f"{name}: {said}"
 
 
 @pytest.mark.extended
 def test_each_field_that_is_altered_is_found(evidence: Evidence, report: dict[str, Any]) -> None:
+    answers = Answers()
     for path in places(report):
-        status, said = checked(evidence, altered(report, path))
+        status, said = checked(evidence, altered(report, path), answers=answers)
         assert status == 1, f"{path}: {said}"
 
 
@@ -156,9 +159,9 @@ def test_a_decision_that_its_approvals_do_not_carry_is_found(uwf: Uwf, hermetic:
     forged.step(gives(forged), forged.honest("ann").output)
     uwf("export", thread, "--audit-json", "report.json", check=7 if words else 0)
     clone = cloned(forged.instance.location.git_dir, hermetic / "clone")
-    done = check_file(Path("report.json"), clone, "--accept-unproved")
-    assert (done.returncode == 1 and words in done.stdout) if words else done.returncode == 0, done.stdout
-    assert "has no good signature by --signers" in done.stdout  # and is not proved
+    status, said = check_here(Path("report.json"), clone, "--accept-unproved")
+    assert (status == 1 and words in said) if words else status == 0, said
+    assert "has no good signature by --signers" in said  # and is not proved
 
 
 def test_whoever_made_a_part_approves_nothing_for_the_script(uwf: Uwf, hermetic: Path) -> None:
@@ -224,16 +227,18 @@ def test_branches_of_a_join_are_opened_by_the_script(
     thread = forges(Forge(instance))
     uwf("export", thread, "--audit-json", "report.json", check=7 if words else 0)
     clone = cloned(instance.location.git_dir, tmp_path / "clone")
-    done = check_file(without_its_findings(Path("report.json")), clone, "--accept-unproved")
-    assert (done.returncode == 1) is bool(words) and words in done.stdout, done.stdout + done.stderr
+    status, said = check_here(without_its_findings(Path("report.json")), clone, "--accept-unproved")
+    assert (status == 1) is bool(words) and words in said, said
 
 
 def signed_by(evidence_of: SigningMachine, thread: str, clone: Path, *options: str | Path) -> tuple[int, str]:
     """What the script says of a thread of a machine, with the findings of that machine's uwf taken out."""
     evidence_of("export", thread, "--audit-json", "report.json", "--force", check=None)
-    shutil.rmtree(clone, ignore_errors=True)
-    done = check_file(without_its_findings(Path("report.json")), cloned(evidence_of.store, clone), *options)
-    return done.returncode, done.stdout + done.stderr
+    if clone.exists():
+        git("-C", clone, "fetch", "-q", "--prune", evidence_of.store, "+refs/uwf/*:refs/uwf/*")
+    else:
+        cloned(evidence_of.store, clone)
+    return check_here(without_its_findings(Path("report.json")), clone, *options)
 
 
 def test_the_rules_of_the_pinned_policy_are_applied(uwf: Uwf, hermetic: Path) -> None:
@@ -308,18 +313,19 @@ def test_groups_of_the_pinned_policy_say_who_may_approve(uwf: Uwf, hermetic: Pat
     signers.write_text("".join(f"{name} {each.public}\n" for name, each in people.items()))
     newest = git("-C", clone, "rev-parse", "refs/uwf/trust/policy").strip()
     first = git("-C", clone, "rev-parse", "refs/uwf/trust/policy~1").strip()
+    answers = Answers()
     for options, status, words in (
         ((), 1, "is not known to be one of team"),
         (("--policy", newest), 0, "as said"),
         (("--policy", first), 0, "as said"),
         (("--policy", "0" * 40), 1, "does not stand on"),
     ):
-        done = check_file(Path("report.json"), clone, "--signers", signers, *options)
-        assert done.returncode == status and words in done.stdout + done.stderr, (options, done)
+        found, said = check_here(Path("report.json"), clone, "--signers", signers, *options, answers=answers)
+        assert found == status and words in said, (options, said)
 
 
 def test_what_is_left_out_or_added_is_found(evidence: Evidence, report: dict[str, Any]) -> None:
-    unsigned = {**report, "signature": None}
+    unsigned, answers = {**report, "signature": None}, Answers()
     record = report["record"]
     for name, value in (
         ("no end", {**record, "end": None}),
@@ -330,7 +336,8 @@ def test_what_is_left_out_or_added_is_found(evidence: Evidence, report: dict[str
         ("not signed", {**record, "start": {**record["start"], "signature": None}}),
         ("an earlier head", {**record, "head": record["steps"][0]["commit"]}),
     ):
-        status, said = checked(evidence, {**unsigned, "record": value}, "--accept-unproved")
+        forged = {**unsigned, "record": value}
+        status, said = checked(evidence, forged, "--accept-unproved", answers=answers)
         assert status == 1 and "wrong: " in said, f"{name}: {said}"
 
 

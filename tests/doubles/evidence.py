@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import traceback
@@ -126,12 +127,28 @@ def check_file(file: Path, clone: Path, *options: str | Path) -> subprocess.Comp
     return subprocess.run(words, capture_output=True, text=True, env=_bare_environment(), check=False)
 
 
-def check_here(file: Path, clone: Path, *options: str | Path) -> tuple[int, str]:
+Answers = dict[tuple[object, ...], "subprocess.CompletedProcess[bytes]"]
+
+
+def check_here(
+    file: Path, clone: Path, *options: str | Path, answers: Answers | None = None
+) -> tuple[int, str]:
     """Run verify.py in this process, for a test with many files: a start takes as long as the check. Returns its
-    exit status and all that it says."""
+    exit status and all that it says. `answers` are git's in earlier checks of clones that have not changed since."""
     need("openssl")
     printed, status = io.StringIO(), 0
+    run = subprocess.run
+
+    def remembered(words: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
+        if answers is None or words[0] != "git":
+            return run(words, **more)
+        key = (*words, more.get("input"))
+        if key not in answers:
+            answers[key] = run(words, **more)
+        return answers[key]
+
     with (
+        patch.object(subprocess, "run", remembered),
         patch.dict(os.environ, _bare_environment(), clear=True),
         patch.object(sys, "argv", [str(SCRIPT), str(file), str(clone), *map(str, options)]),
         contextlib.redirect_stdout(printed),
@@ -203,8 +220,24 @@ class Evidence(NamedTuple):
 
 
 @pytest.fixture
-def evidence(uwf: Uwf, root: Path, tmp_path: Path) -> Evidence:
-    key = make_key(tmp_path / "keys")
-    thread = ended_thread(uwf, tmp_path)
-    clone = cloned(root / "store.git", tmp_path / "clone")
-    return Evidence(thread, key, tmp_path / "project", clone, tmp_path)
+def evidence(uwf: Uwf, root: Path, tmp_path: Path, lasting: Path) -> Evidence:
+    """Evidence in the test's own folder, made by the first test of a worker and copied by the others."""
+    kept, parts = lasting / "evidence", ("keys", "project", "clone", root.relative_to(tmp_path))
+    configuration = Path(os.environ["GIT_CONFIG_GLOBAL"])
+    if not kept.exists():
+        make_key(tmp_path / "keys")
+        thread = ended_thread(uwf, tmp_path)
+        cloned(root / "store.git", tmp_path / "clone")
+        for part in parts:
+            shutil.copytree(tmp_path / part, kept / part, symlinks=True)
+        shutil.copy(configuration, kept)
+        (kept / "thread").write_text(thread)
+        (kept / "folder").write_text(str(tmp_path))
+    else:
+        thread, made_in = (kept / "thread").read_text(), (kept / "folder").read_text()
+        for part in parts:
+            shutil.copytree(kept / part, tmp_path / part, symlinks=True)
+        shutil.copy(kept / configuration.name, configuration)
+        for file in (configuration, root / "store.git/uwf/workspaces" / thread):
+            file.write_text(file.read_text().replace(made_in, str(tmp_path)))
+    return Evidence(thread, tmp_path / "keys/id", tmp_path / "project", tmp_path / "clone", tmp_path)
