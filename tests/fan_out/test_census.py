@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from cli_samples import PAIR, write
@@ -22,22 +21,20 @@ SCHEMA = (
     "{ type: object, properties: { text: { type: string } }, required: [text], additionalProperties: false }"
 )
 AGENT = """
-import json, sys
-if json.load(sys.stdin)["start"]["prompt"].strip() == "two":
-    sys.exit(3)
-print(json.dumps({"text": "done"}))
+case $(cat) in *'"prompt": "two'*) exit 3;; esac
+echo '{"text": "done"}'
 """
 SAYS = """
-print('{"text": "done", "approved": true}')
+echo '{"text": "done", "approved": true}'
 """
 CENSUS = {"of": "branches", "asked": 3, "answered": 2, "failed": 1, "dropped": 0}
 
 
 def started(uwf: Uwf, policy: str) -> tuple[str, str]:
-    Path("agent.py").write_text(AGENT)
+    agent = write("agent.sh", AGENT)
     file = write("fan.yaml", FAN_OUT.format(policy=policy, schema=SCHEMA))
     thread = uwf("thread", "start", file, "-p", "Go").json["thread"]
-    return thread, f"uwf-exec {sys.executable} -S {Path('agent.py').absolute()}"
+    return thread, f"uwf-exec sh {agent.absolute()}"
 
 
 def test_failures_that_the_policy_allows_are_counted_and_the_end_is_green(uwf: Uwf) -> None:
@@ -89,7 +86,7 @@ TWO = FAN_OUT.replace(
 def test_a_limit_counts_a_threads_own_steps_and_each_branch_may_make_as_many(uwf: Uwf) -> None:
     file = write("fan.yaml", TWO.format(policy="", schema=SCHEMA))
     thread = uwf("thread", "start", file, "-p", "Go").json["thread"]
-    agent = ("--agent", f"uwf-exec {sys.executable} -S {write('says.py', SAYS).absolute()}")
+    agent = ("--agent", f"uwf-exec sh {write('says.sh', SAYS).absolute()}")
 
     def made() -> list[int]:
         rows = uwf("thread", "list", "--all", "--branches").json
@@ -106,7 +103,7 @@ def test_a_limit_counts_a_threads_own_steps_and_each_branch_may_make_as_many(uwf
 def test_a_sub_workflow_is_one_step_of_a_limit(uwf: Uwf) -> None:
     uwf("workflow", "put", write("pair.yaml", PAIR))
     uwf("workflow", "put", write("outer.yaml", PAIR.replace("name: pair", "name: outer")))
-    says = f"uwf-exec {sys.executable} -S {write('says.py', SAYS).absolute()}"
+    says = f"uwf-exec sh {write('says.sh', SAYS).absolute()}"
     uwf("config", "set", "defaultAgent", says)
     uwf("config", "set", "agentOverrides.outer.writer", "uwf-workflow --output steps[0].output pair")
     uwf("run", "outer", "-p", "x", "--max-steps", "1", check=11)

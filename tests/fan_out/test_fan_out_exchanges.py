@@ -125,6 +125,8 @@ class Exchanges(RuleBasedStateMachine):
             for who in (0, 1):
                 self.pulls(who, None)
                 self.pushes(who, None)
+            if self.machines[0].refs() == self.machines[1].refs():
+                break
 
     def check_joins(self) -> None:
         """Each thread that forked has one join, of all branches, which completed and are there."""

@@ -116,7 +116,7 @@ def test_a_run_that_is_killed_leaves_its_branches_running_and_the_next_run_waits
     assert thread_state(world.instance, world.head(thread)) is ThreadState.COMPLETED
 
 
-@pytest.mark.parametrize("reason", ["", "not needed any more"])
+@pytest.mark.parametrize("reason", [pytest.param("", marks=pytest.mark.extended), "not needed any more"])
 def test_a_run_whose_thread_is_killed_at_its_branches_says_so_and_how_to_go_on(
     world: World, processes: Processes, begin: Begin, uwf: Uwf, reason: str
 ) -> None:

@@ -36,6 +36,7 @@ def branches(remote: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("transport", git_servers.TRANSPORTS)
+@pytest.mark.sample(2)
 def test_a_plain_clone_gets_a_page_on_the_branch_that_head_names_and_its_commands_work(
     machine: Callable[[str, Path | str], Machine], hermetic: Path, transport: str
 ) -> None:

@@ -401,6 +401,7 @@ def test_a_thread_that_is_on_the_remote_again_is_pushed_like_any_other(team: Tea
 
 
 @pytest.mark.parametrize("made", ["a step", "a failed attempt", "a pause", "an end", "a folded end"])
+@pytest.mark.sample(3)
 def test_what_is_made_of_a_thread_before_its_deletion_is_seen_does_not_bring_it_back(
     team: Team, made: str
 ) -> None:

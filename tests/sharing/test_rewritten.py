@@ -667,6 +667,7 @@ def test_an_end_by_who_did_not_know_the_head_is_no_rewrite(pair: Pair, folds: bo
 
 @pytest.mark.parametrize("folds", [False, True], ids=["archive", "fold"])
 @pytest.mark.parametrize("looks", ["pull", "step"])
+@pytest.mark.sample(2)
 def test_an_end_that_made_the_head_a_fork_is_no_rewrite(pair: Pair, folds: bool, looks: str) -> None:
     pair.works(pair.bob, "second")
     pair.bob("push")

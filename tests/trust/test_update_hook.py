@@ -371,6 +371,7 @@ def test_a_hook_of_somebody_else_is_left_as_it_is(uwf: Any, hermetic: Path) -> N
 
 
 @pytest.mark.parametrize("setting", ["{0}/elsewhere", "elsewhere", "~/elsewhere"])
+@pytest.mark.sample(2)
 def test_the_hook_is_written_to_where_git_runs_it(
     setting: str, served: Served, uwf: Any, hermetic: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,14 @@ is an error, never a green nothing."""
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from branches import Clone, Forge
+from commands import git
 from conftest import EXAMPLES, Uwf
 
 SOLVE = EXAMPLES / "solve-issue.yaml"
@@ -21,8 +23,22 @@ def forge(tmp_path: Path) -> Forge:
 
 
 @pytest.fixture
-def ended(uwf: Uwf, forge: Forge) -> str:
-    """A thread that ended, pushed and published."""
+def ended(uwf: Uwf, forge: Forge, root: Path, lasting: Path) -> str:
+    """A thread that ended, pushed and published; a copy of what the first test makes."""
+    kept = lasting / "ended"
+    folders = ((root, kept / "root"), (forge.folder, kept / "forge.git"))
+    if not kept.exists():
+        thread = published(uwf, forge)
+        for folder, copy in folders:
+            shutil.copytree(folder, copy)
+        (kept / "thread").write_text(thread)
+    for folder, copy in folders:
+        shutil.copytree(copy, folder, dirs_exist_ok=True)
+    git("--git-dir", root / "store.git", "config", "remote.origin.url", forge.folder)
+    return (kept / "thread").read_text()
+
+
+def published(uwf: Uwf, forge: Forge) -> str:
     uwf("workflow", "put", SOLVE)
     thread = str(
         uwf("thread", "start", "solve-issue", "-p", "The CSV export does not quote commas.").json["thread"]

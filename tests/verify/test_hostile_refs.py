@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Callable
@@ -38,9 +39,12 @@ class Forge:
         )
 
     def nested(self, depth: int) -> str:
-        tree = self.write("tree", "")
+        tree, rows = self.write("tree", ""), []
         for _ in range(depth):
-            tree = self("mktree", data=f"040000 tree {tree}\tnodes\n")
+            rows.append(f"040000 tree {tree}\tnodes\n")
+            content = b"40000 nodes\0" + bytes.fromhex(tree)
+            tree = hashlib.sha1(b"tree %d\0" % len(content) + content).hexdigest()
+        assert self("mktree", "--batch", "--missing", data="\n".join(rows)).endswith(tree)
         return tree
 
 

@@ -160,6 +160,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("code", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
+@pytest.mark.sample(4)
 def test_code_that_breaks_its_type_is_a_finding(
     uwf: Uwf, instance: Instance, thread: ThreadId, code: dict[str, Any]
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_branch_called_like_an_object_id_is_not_one(project: Path) -> None:
 
 
 @pytest.mark.parametrize("commit", ["--output=x", "HEAD", "A" * 40, "a" * 41, "a" * 40 + "\n"])
+@pytest.mark.sample(3)
 def test_nothing_but_an_id_is_code(instance: Instance, thread: ThreadId, commit: str) -> None:
     last = instance.threads.history(instance.threads.head(thread)).steps[-1]
     payload = instance.store.get(last.detail).payload

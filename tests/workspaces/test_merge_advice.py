@@ -81,6 +81,7 @@ FAILS = "{ end: failed, condition: no, reason: dropped }"
         (TEXT, f"[{END}]", "Drop it", False),
     ],
 )
+@pytest.mark.sample(4)
 def test_a_merge_is_advised_if_no_other_decision_would_have_ended_the_thread(
     uwf: Uwf, project: Path, schema: str, ways: str, answer: str, advised: bool
 ) -> None:

@@ -144,6 +144,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("what", SHARED)
+@pytest.mark.sample(5)
 def test_no_command_of_an_agent_changes_what_the_user_has_in_the_repository(
     instance: Instance, project: Path, what: str
 ) -> None:
@@ -307,6 +308,7 @@ def test_an_agents_own_commits_of_any_number_come_to_the_project(instance: Insta
 
 
 @pytest.mark.parametrize("how", ["reset --soft main", "commit --amend -q -m x", "checkout -q --orphan new"])
+@pytest.mark.sample(2)
 def test_code_that_an_agent_takes_out_of_its_history_stays_while_the_thread_does(
     uwf: Uwf, instance: Instance, project: Path, how: str
 ) -> None:
@@ -343,6 +345,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("what", DAMAGED)
+@pytest.mark.sample(6)
 def test_nothing_that_an_agent_does_to_its_repository_loses_a_step_or_changes_the_users(
     uwf: Uwf, instance: Instance, project: Path, what: str
 ) -> None:

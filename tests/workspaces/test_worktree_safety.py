@@ -103,6 +103,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("what", KEPT)
+@pytest.mark.sample(5)
 def test_what_an_agent_does_in_its_worktree_is_recorded(instance: Instance, project: Path, what: str) -> None:
     before = of_the_user(project)
     thread = begun(instance, project)
@@ -155,6 +156,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.sample(4)
 def test_what_cannot_be_recorded_is_told_and_the_answer_kept(
     instance: Instance, project: Path, what: str
 ) -> None:
@@ -191,6 +193,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.sample(4)
 def test_no_program_of_a_worktree_is_run(
     uwf: Uwf, instance: Instance, project: Path, canary: Path, what: str
 ) -> None:
@@ -242,6 +245,7 @@ def test_a_filter_of_the_repository_that_its_files_need_is_refused(
 
 
 @pytest.mark.parametrize("how", ["sha256", "shallow", "linked", "bare"])
+@pytest.mark.sample(2)
 def test_a_repository_of_another_kind_has_worktrees_as_well(
     instance: Instance, project: Path, tmp_path: Path, how: str
 ) -> None:

@@ -488,6 +488,7 @@ def test_an_answer_that_is_taken_over_keeps_the_files_that_belong_to_it(
 
 
 @pytest.mark.parametrize("ignored", ["node_modules", "node_modules/", "nothing"])
+@pytest.mark.sample(2)
 def test_what_is_linked_and_copied_is_never_committed_however_it_is_ignored(
     uwf: Uwf, root: Path, instance: Instance, project: Path, ignored: str
 ) -> None:
