@@ -204,6 +204,7 @@ def another_answer_in_the_name_of_bob(world: ProofWorld) -> None:
     world.git("update-ref", "-d", world.archive, at=machine.store)
     before = world.ref(f"{world.archive}^{{commit}}~1")
     world.git("update-ref", f"refs/uwf/threads/{world.thread}", before, at=machine.store)
+    machine("doctor", "--quick", "--accept-store", check=None)
     machine(*("thread", "answer", world.thread, "-f", "status=done", "-f", "reason=lgtm"), env=named("bob"))
     world.git("push", "-q", "--force", str(world.shared), f"+{world.archive}", at=machine.store)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cli_samples import PAIR, write
+from cli_samples import GATE, PAIR, WRITES, scripted, write
 from commands import UWF, git
 from conftest import Uwf
 
@@ -81,9 +82,113 @@ def test_a_truncated_thread_is_told_by_verify_doctor_and_the_first_write(
     point(store, ref_of(stepped), head)
     assert codes(uwf, 0) == set()
     point(store, ref_of(stepped), f"{head}~1")
-    env = {"GIT_COMMITTER_NAME": "Bob"}  # else the same commit is made again
-    assert "older than it was" in uwf("thread", "step", stepped, env=env).err  # and goes on
+    assert "older than it was" in uwf("thread", "start", "pair", "-p", "Another").err  # and goes on
     assert codes(uwf, 12) == {"rolled-back"}
+
+
+def set_back(store: Path, ref: str) -> str:
+    """Point a ref at the commit before; return where it was."""
+    head = git("--git-dir", store, "rev-parse", ref)
+    point(store, ref, f"{ref}~1")
+    return head
+
+
+def restored(error: str) -> None:
+    """Run the command by which an error says that a head is restored."""
+    (command,) = re.findall(r"restore it with: (git .*?);", error)
+    subprocess.run(["sh", "-c", command], check=True)
+
+
+@pytest.mark.parametrize("command", ["step", "run"])
+def test_nothing_is_recorded_on_a_head_that_was_set_back_until_it_is_restored_or_accepted(
+    uwf: Uwf, store: Path, stepped: str, command: str
+) -> None:
+    head = set_back(store, ref_of(stepped))
+    before = git("--git-dir", store, "for-each-ref")
+    refused = uwf("thread", command, stepped, "--format", "text", check=12).err
+    (line,) = refused.splitlines()
+    assert stepped in line and head in line and ACCEPT in line
+    assert '"code":"rolled_back"' in uwf("thread", command, stepped, check=12).err
+    assert git("--git-dir", store, "for-each-ref") == before
+    restored(refused)
+    uwf("thread", "step", stepped)
+    assert codes(uwf, 0) == set()
+    set_back(store, ref_of(stepped))
+    uwf("thread", command, stepped, check=12)
+    uwf("doctor", "--quick", "--accept-store")
+    uwf("thread", command, stepped)
+    assert codes(uwf, 0) == set()
+
+
+def test_a_thread_that_was_set_back_can_be_read_killed_and_removed(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
+    set_back(store, ref_of(stepped))
+    assert not uwf("thread", "show", stepped).err and not uwf("thread", "list").err
+    assert "older than it was" in uwf("thread", "kill", stepped).err
+    uwf("thread", "rm", stepped, "--yes")
+
+
+def test_a_thread_whose_end_is_gone_is_not_ended_once_more(uwf: Uwf, store: Path, stepped: str) -> None:
+    uwf("thread", "kill", stepped)
+    tag = git("--git-dir", store, "rev-parse", f"refs/uwf/archive/{stepped}")
+    point(store, ref_of(stepped), f"{tag}^{{commit}}")
+    git("--git-dir", store, "update-ref", "-d", f"refs/uwf/archive/{stepped}")
+    refused = uwf("thread", "step", stepped, "--format", "text", check=12).err
+    assert tag in refused
+    restored(refused)
+    assert uwf("thread", "show", stepped).json["status"] == "killed"
+
+
+def test_no_answer_is_recorded_on_a_head_that_was_set_back(uwf: Uwf, store: Path) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    thread = uwf("thread", "start", "gated", "-p", "Do it").json["thread"]
+    uwf("thread", "step", thread, "--agent", scripted(WRITES))
+    answer = ("thread", "answer", thread, "-f", "decision=change")
+    uwf(*answer)
+    set_back(store, ref_of(thread))
+    refused = uwf(*answer, "--format", "text", check=12).err
+    assert thread in refused
+    restored(refused)
+    assert uwf("thread", "show", thread).json["next"] == "writer"
+
+
+def test_no_version_is_registered_after_one_that_a_workflow_was_set_back_to(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    def put(word: str) -> tuple[str, ...]:
+        return ("workflow", "put", str(write("pair.yaml", PAIR.replace("Writes a text", word))))
+
+    uwf(*put("Writes a line"))
+    head = set_back(store, "refs/uwf/workflows/pair")
+    refused = uwf(*put("Writes a word"), "--format", "text", check=12).err
+    assert head in refused
+    restored(refused)
+    uwf(*put("Writes a word"))
+    assert git("--git-dir", store, "rev-parse", "refs/uwf/workflows/pair~1") == head
+
+
+def test_a_head_that_was_broken_and_restored_by_doctors_command_raises_no_alarm(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
+    head = git("--git-dir", store, "rev-parse", ref_of(stepped))
+    (store / ref_of(stepped)).write_text("1" * 40 + "\n")
+    uwf("thread", "step", stepped, check=7)
+    (check,) = [each for each in uwf("doctor", "--quick", check=7).json if each["check"] == "witness"]
+    assert head in check["hint"]
+    restored(check["hint"])
+    assert codes(uwf, 0) == set()
+    uwf("thread", "step", stepped)
+
+
+def test_a_head_whose_tree_lacks_the_page_is_damage_and_no_internal_error(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
+    message = git("--git-dir", store, "log", "-1", "--format=%B", ref_of(stepped))
+    tree = git("--git-dir", store, "mktree", data="")
+    made = git("--git-dir", store, "commit-tree", tree, "-p", ref_of(stepped), "-m", message)
+    point(store, ref_of(stepped), made)
+    assert made in uwf("thread", "step", stepped, check=7).err
 
 
 def test_an_older_copy_restored_in_place_is_told_until_it_is_accepted(

@@ -61,7 +61,7 @@ from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.private import ROOM, Folders
 from uwf_git.store.threads import DamagedThread
-from uwf_git.store.witness import ACCEPT, IF_RIGHT, removed_store
+from uwf_git.store.witness import IF_RIGHT, removed_store
 from uwf_git.store.witness_log import LOST
 from uwf_git.sync.branches import lost_forks, settle_lost_forks
 from uwf_git.sync.push import plan
@@ -313,9 +313,7 @@ class Doctor(NamedTuple):
             if doubt.ref in missed:  # said by another check
                 continue
             status = ERROR if doubt.kind == LOST else WARNING
-            hint = (
-                f"restore it from a copy or a remote; if it is right so: {ACCEPT}" if status == ERROR else ""
-            )
+            hint = witness.ways_out(doubt) if doubt.kind == LOST else ""
             yield Check("witness", status, doubt.message, hint)
         if witness.failure:
             message = f"heads are not recorded outside the store: {witness.failure}"

@@ -198,6 +198,12 @@ class Rewritten(UwfError):
     exit_status = 12
 
 
+class RolledBack(Rewritten):
+    """A ref lacks a head that this user's uwf recorded there, so nothing is recorded on what it leads to."""
+
+    code = "rolled_back"
+
+
 class NothingToVerify(UwfError):
     """There is nothing of uwf's where a verification was asked for."""
 

@@ -59,9 +59,10 @@ def typed_answer(
     instance: Instance, thread: ThreadId, agent: str | Agent | AgentOptions | None
 ) -> TypedAnswer | None:
     """Ask the person who plays the next role; None if a person doesn't, or a step is refused anyway. `agent` is
-    an override. Raises Absent without a terminal or if the person leaves, Paused, AgentFailed if time runs
-    out."""
+    an override. Raises Absent without a terminal or if the person leaves, Paused, RolledBack, AgentFailed if
+    time runs out."""
     head = instance.threads.active_head(thread)
+    instance.raise_if_rolled_back(thread)
     raise_if_paused(instance, thread)
     at = instance.threads.position(head)
     instance.renew_judging()

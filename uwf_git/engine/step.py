@@ -23,6 +23,7 @@ from uwf_git.base.errors import (
     HeadMoved,
     Invalid,
     OutOfRounds,
+    RolledBack,
     UwfError,
     Waiting,
 )
@@ -68,7 +69,7 @@ def step(
     that a worktree begins with after a failed attempt, as in `StepWorkspace.prepare`. A failed step is tried
     again as its role says, after at most `patience` seconds, as in `retrying`. A code workflow past
     its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
-    the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, NoTransition, Usage if no
+    the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, RolledBack, NoTransition, Usage if no
     agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
     joined: list[Outcome] = []
     while True:
@@ -137,9 +138,10 @@ def _may_ask(instance: Instance, thread: ThreadId, agent: str | Agent | AgentOpt
 @contextlib.contextmanager
 def held(instance: Instance, thread: ThreadId, lock: AbstractContextManager[int]) -> Iterator[Turn]:
     """Hold a thread's lock, and yield the turn that it is at. Raises what the lock raises, Invalid for a thread that
-    has ended, Killed for a branch that its parent was joined without."""
+    has ended, RolledBack for one whose head was set back, Killed for a branch that its parent was joined without."""
     with log.about(thread=thread, role=None), lock as descriptor:
         at = instance.threads.position(instance.threads.active_head(thread))
+        instance.raise_if_rolled_back(thread)
         log.debug(
             "ANQE03T0",
             "is at {head} after {steps} steps of {workflow}",
@@ -263,5 +265,5 @@ def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = 
                 outcome = step_without_hooks(instance, parent, joining=True, wait=_PATIENCE, joined=joined)
                 if joined is not None:
                     joined.append(outcome)
-        except (Busy, HeadMoved, Waiting, Invalid) as error:
+        except (Busy, HeadMoved, Waiting, Invalid, RolledBack) as error:
             log.info("W6S2H8ND", "leaves the join to another: {why}", thread=parent, why=error.message)

@@ -17,10 +17,12 @@ from uwf_git.base.timelimit import Budget
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
 from uwf_git.sandbox.programs import avoid_all
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import Head
 from uwf_git.store.indexing import Store
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
+from uwf_git.store.new_record import THREADS
 from uwf_git.store.private import NONCE_VARIABLE, Folders, Runs, Sessions, Trusted
 from uwf_git.store.threads import Threads
 from uwf_git.store.witness import Witness
@@ -138,7 +140,13 @@ class Instance:
                 for resource in kept.values():
                     stack.callback(resource.close)
 
+    def raise_if_rolled_back(self, thread: ThreadId) -> None:
+        """Raise RolledBack if the thread lacks a head, or an end, that this user's uwf has recorded or seen."""
+        self.witness.raise_if_lost(layout.THREADS + thread, layout.ARCHIVE + thread)
+
     def _ask_guards(self, record: NewRecord) -> None:
+        if record.kind != THREADS and (row := ref_kinds.kind_of_record(record.kind)) is not None:
+            self.witness.raise_if_lost(row.prefix + record.name)
         for guard in extensions.guards():
             guard(self, record)
 

@@ -685,6 +685,10 @@ class Threads(Histories):
         repository, row = self._repository, head.row
         number = row.number + 1
         top = {entry.name: entry.oid for entry in repository.tree(tree)}
+        if "README.md" not in top:
+            raise StoreDamaged(
+                f"commit {head.commit} of thread {head.thread} has no README.md", "see: uwf verify"
+            )
         lines = pages.lines_in(repository.blob(top["README.md"]))
         steps = repository.graft(top.get("steps"), layout.step_folder(number, context.role)[1:], folder)
         if number % pages.HUNDRED == 0:

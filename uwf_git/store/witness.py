@@ -7,12 +7,13 @@ the log may have lost its end, or something else than this user's uwf has moved 
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import RolledBack, UwfError
 from uwf_git.base.text import counted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.libgit2 import Oid
@@ -103,7 +104,10 @@ class Witness:
         self._log = WitnessLog(folder, named or repository.path, repository.private) if folder else None
         self._warn = warn
         self._is_open = False
-        self._checked = False
+        self._doubts: Sequence[Doubt] | None = (
+            None  # those of the first check, which a command that writes makes
+        )
+        self._is_told = False
         self.failure = "" if self._log else "HOME is not set"
 
     def on_moves(self, moves: Sequence[RefMove], done: bool) -> None:
@@ -112,9 +116,9 @@ class Witness:
         ours = [move for move in moves if _is_witnessed(move.name)]
         if not ours or (log_ := self._opened()) is None:
             return
-        if not self._checked and log_.size <= _MOST_AT_WRITE:
-            self._checked = True
-            for line in self.complaints(self.check()):
+        if not self._is_told:
+            self._is_told = True
+            for line in self.complaints(self._checked()):
                 self._warn(line)
         with self._failing():
             if done:
@@ -122,18 +126,42 @@ class Witness:
             else:
                 log_.announce(ours)
 
+    def raise_if_lost(self, *refs: str) -> None:
+        """Raise RolledBack if a known head of one of the refs is lost: what is recorded on what stands there now would
+        silently leave out what was recorded before."""
+        if any(doubt.kind == LOST and doubt.ref in refs for doubt in self._checked()):
+            self._doubts = self.check()  # it may have been restored, or accepted, since
+            for doubt in self._doubts:
+                if doubt.kind == LOST and doubt.ref in refs:
+                    raise RolledBack(doubt.message, self.ways_out(doubt))
+
+    def ways_out(self, doubt: Doubt) -> str:
+        """Return the hint for a lost head."""
+        known, path = doubt.known, self._repository.path
+        where = "from a copy or a remote"
+        if self._repository.has(Oid(hex=known)):
+            where = f"with: git --git-dir={shlex.quote(str(path))} update-ref {doubt.ref} {known}"
+        return f"restore it {where}; if it is right so: {ACCEPT}"
+
     def complaints(self, doubts: Sequence[Doubt]) -> list[str]:
         """Return what a command should say of doubts: all that is lost, and what is unexplained the first time."""
         lines = []
         if lost := [doubt for doubt in doubts if doubt.kind == LOST]:
             more = f", and {counted(len(lost) - 1, 'more head')}" if len(lost) > 1 else ""
             lines.append(
-                f"the store is older than it was, or was changed: {lost[0].message}{more}; see: uwf verify"
+                f"the store is older than it was, or was changed: {lost[0].message}{more}; see: uwf doctor"
             )
         if unsure := [doubt for doubt in doubts if doubt.kind != LOST and doubt.is_new]:
             more = f", and {counted(len(unsure) - 1, 'more head')}" if len(unsure) > 1 else ""
             lines.append(f"{unsure[0].message}{more}")
         return lines
+
+    def _checked(self) -> Sequence[Doubt]:
+        """Return the doubts of this process's first check, none if the log is too long for a command that writes."""
+        if self._doubts is None:
+            log_ = self._opened()
+            self._doubts = self.check() if log_ is not None and log_.size <= _MOST_AT_WRITE else ()
+        return self._doubts
 
     def check(self) -> list[Doubt]:
         """Compare all refs with the log, note what was found, and return the doubts."""
@@ -147,6 +175,8 @@ class Witness:
                 log_.compact(state)
             changes = []
             for doubt in self._compared(log_, state, refs):
+                if doubt.kind == LOST and state.lost.get(doubt.ref) == doubt.known:
+                    continue  # an earlier check has noted it
                 old, new = doubt.known or "-", doubt.now or "-"
                 changes.append((doubt.kind, doubt.ref, old, new))
                 if doubt.kind in (LOST, UNKNOWN, UNSURE):

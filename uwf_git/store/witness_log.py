@@ -62,8 +62,9 @@ class Line(NamedTuple):
 
 class Witnessed(NamedTuple):
     """The state that a log describes: the objects of refs; by ref what is unexplained (UNKNOWN or UNSURE, and an object
-    that `heads` lack), what was lost and what is `gone` with an earlier store (objects); the other `writers`; number,
-    hash and `boot` of the last line. `is_torn` if what follows it cannot be read."""
+    that `heads` lack), what was lost (an object that `heads` keep until another is known) and what is `gone` with an
+    earlier store (objects); the other `writers`; number, hash and `boot` of the last line. `is_torn` if what follows it
+    cannot be read."""
 
     heads: dict[str, str]
     unexplained: dict[str, tuple[str, str]]
@@ -402,8 +403,9 @@ def _fold(
         case "o":
             writers.add(line.ref)
             return
-        case "l":
+        case "l":  # what stands in its place counts as known once this user writes on it
             lost.setdefault(line.ref, line.old)
+            return
         case "u" | "f":
             unexplained[line.ref] = line.kind, line.new
             return

@@ -44,7 +44,7 @@ _MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
     *(UNWRITABLE, "signing_failed", "remote", Declined.code, Rewritten.code, "unkept", "workspace", "lost"),
-    "requirement_unmet",
+    *("requirement_unmet", "rolled_back"),
 )
 
 UNKEPT = "unkept"
