@@ -212,7 +212,6 @@ from uwf_git.config.reader import Reader as _ConfigReader
 from uwf_git.config.resolve import AgentOptions as AgentOptions
 from uwf_git.config.resolve import agent_options as agent_options
 from uwf_git.config.resolve import hint_to_add as hint_to_add
-from uwf_git.config.resolve import is_missing as is_missing
 from uwf_git.config.resolve import known_agent as known_agent
 from uwf_git.config.resolve import known_names as known_names
 from uwf_git.config.resolve import named_agent as named_agent

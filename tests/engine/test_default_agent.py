@@ -75,6 +75,29 @@ def test_neither_a_failed_attempt_nor_an_answer_of_a_human_is_gone_on_with(uwf: 
     )  # it was its own question
 
 
+@pytest.mark.parametrize("verb", ["step", "run"])
+def test_an_agent_that_nobody_knows_is_refused_before_an_attempt(uwf: Uwf, thread: str, verb: str) -> None:
+    refused = uwf("thread", verb, thread, "--agent", "xyzzy-frob --fast", check=2).error
+    assert "there is no agent 'xyzzy-frob'" in refused["message"] and refused["hint"] == "uwf agent list"
+    assert uwf("thread", "attempts", thread).json == []
+    assert uwf("thread", "step", thread).json["agent"] == STAND_IN
+
+
+@pytest.mark.parametrize("agent", ["./xyzzy", "codex", "uwf-builtin"])
+def test_an_agent_that_could_not_be_asked_is_no_worker(uwf: Uwf, thread: str, agent: str) -> None:
+    error = uwf("thread", "step", thread, "--agent", agent, check=6).error
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["error"] == error["message"]
+    assert uwf("thread", "step", thread).json["agent"] == STAND_IN
+
+
+def test_the_hint_for_the_agent_of_a_role_says_what_a_step_takes(uwf: Uwf, thread: str) -> None:
+    refused = uwf("thread", "step", thread, "--agent", f"writer={STAND_IN}", check=2).error
+    assert refused["hint"].endswith(f": {STAND_IN}")
+    word = refused["hint"].rpartition(" ")[2]
+    assert uwf("thread", "step", thread, "--agent", word).json["agent"] == STAND_IN
+
+
 def test_no_humans_word_is_made_up_even_when_rehearsal_is_asked_for(
     uwf: Uwf, thread: str, config: Config, script: Callable[[str, str], Path]
 ) -> None:

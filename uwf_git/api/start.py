@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Usage
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, ThreadId
@@ -168,16 +167,11 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
 def require_agent(root: Path, agent: str | AgentOptions) -> None:
     """Raise Usage for an unusable agent, before a thread exists. `root` has config.yaml."""
     from uwf_git.config.read import load_config
-    from uwf_git.config.resolve import is_missing, named_agent, why_missing
+    from uwf_git.config.resolve import named_agent, present_agent
 
     config = load_config(root)
     for name in (agent,) if isinstance(agent, str) else agent.names:
-        agent_config = named_agent(config, name)
-        if is_missing(agent_config):
-            problem = f"there is no agent {agent_config.command!r}, and no program of that name on PATH"
-            if "/" in agent_config.command:
-                raise Usage(f"--agent: {why_missing(agent_config.command)}", "correct its path")
-            raise Usage(f"--agent: {problem}", "uwf agent list")
+        present_agent(named_agent(config, name))
 
 
 def start_all(

@@ -99,8 +99,24 @@ def _is_rehearsal(config: Config, name: str) -> bool:
 
 
 def named_agent(config: Config, name: str) -> AgentConfig:
-    """Return the agent that --agent names by an alias or a command. Raises Usage."""
-    return known_agent(config, name) or command_agent(config, name, "--agent")
+    """Return the agent that --agent names by an alias or a command. Raises Usage, also for one that is neither known
+    nor a program."""
+    if (agent := known_agent(config, name)) is not None:
+        return agent
+    if (of_role := _ROLE.fullmatch(name)) and shutil.which(name.split()[0]) is None:
+        raise Usage(
+            f"{name!r} names the agent of a role, and one agent is asked for", f"name it alone: {of_role[2]}"
+        )
+    return present_agent(command_agent(config, name, "--agent"))
+
+
+def present_agent(agent: AgentConfig) -> AgentConfig:
+    """Return an agent of --agent. Raises Usage if it is missing."""
+    if not is_missing(agent):
+        return agent
+    if "/" in agent.command:
+        raise Usage(why_missing(agent.command), "correct its path")
+    raise Usage(f"there is no agent {agent.command!r}, and no program of that name on PATH", "uwf agent list")
 
 
 def resolve_agent(config: Config, role: CastRole, override: str | AgentOptions | None = None) -> AgentConfig:

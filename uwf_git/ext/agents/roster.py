@@ -20,12 +20,9 @@ from uwf_git.plugin import (
     AgentConfig,
     AgentProgram,
     Config,
-    Usage,
     UwfError,
     embedded_agent,
     install_hint,
-    is_missing,
-    known_agent,
     known_agents,
     load_extension,
     model_alias,
@@ -211,10 +208,6 @@ def check(
     from uwf_git.plugin import Instance, Location, Oid, compile_source, init_store, parse_source, step_thread
 
     agent = named_agent(config, name)
-    if known_agent(config, name) is None and is_missing(agent):
-        raise Usage(
-            f"there is no agent {agent.command!r}, and no program of that name on PATH", "uwf agent list"
-        )
     with tempfile.TemporaryDirectory(prefix="uwf-check-") as folder:
         scratch, work = Path(folder) / "root", Path(folder) / "work"
         work.mkdir()
