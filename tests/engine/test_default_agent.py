@@ -83,14 +83,6 @@ def test_an_agent_that_nobody_knows_is_refused_before_an_attempt(uwf: Uwf, threa
     assert uwf("thread", "step", thread).json["agent"] == STAND_IN
 
 
-@pytest.mark.parametrize("agent", ["./xyzzy", "codex", "uwf-builtin"])
-def test_an_agent_that_could_not_be_asked_is_no_worker(uwf: Uwf, thread: str, agent: str) -> None:
-    error = uwf("thread", "step", thread, "--agent", agent, check=6).error
-    (attempt,) = uwf("thread", "attempts", thread).json
-    assert attempt["error"] == error["message"]
-    assert uwf("thread", "step", thread).json["agent"] == STAND_IN
-
-
 def test_the_hint_for_the_agent_of_a_role_says_what_a_step_takes(uwf: Uwf, thread: str) -> None:
     refused = uwf("thread", "step", thread, "--agent", f"writer={STAND_IN}", check=2).error
     assert refused["hint"].endswith(f": {STAND_IN}")

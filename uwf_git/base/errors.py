@@ -131,9 +131,6 @@ class AgentFailed(UwfError):
 class Unavailable(AgentFailed):
     """An agent could not be asked at all, because of its configuration, or since its program is not installed."""
 
-    ENDINGS = ("not on PATH", "is not a file that can be run", "has no model to ask")
-    """How the messages end."""
-
 
 class NoTransition(UwfError):
     """No edge applies to a role's output."""

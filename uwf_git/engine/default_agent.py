@@ -142,8 +142,7 @@ def _others(
         (*_workers(instance, steps), *_before_branch(instance, head.thread, head.row.start))
     )
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
-        attempts = instance.attempts.all(head.thread)
-        agents.update(dict.fromkeys(attempt.agent for attempt in attempts if attempt.has_begun))
+        agents.update(dict.fromkeys(attempt.agent for attempt in instance.attempts.all(head.thread)))
     for name in (REHEARSE, *extensions.runner_names(), *but):
         agents.pop(name, None)
     if not agents and (around := _around(instance, head.thread)):

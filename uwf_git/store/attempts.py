@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged, Unavailable
+from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import ENDED_BY_USER, FAILED, Attempt, Revision, parse_attempt
 from uwf_git.format.types import ATTEMPT
@@ -41,12 +41,6 @@ class FailedAttempt(NamedTuple):
     code: Revision | None = None
     cause: str = FAILED
     resets_at: int | None = None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether its agent may have worked: one that could not be asked has left nothing but its error."""
-        has_left = self.detail or self.stdout or self.stderr or self.code
-        return bool(has_left) or not self.error.endswith(Unavailable.ENDINGS)
 
 
 class Attempts:

@@ -104,9 +104,8 @@ class Witness:
         self._log = WitnessLog(folder, named or repository.path, repository.private) if folder else None
         self._warn = warn
         self._is_open = False
-        self._doubts: Sequence[Doubt] | None = (
-            None  # those of the first check, which a command that writes makes
-        )
+        # Those of the first check, which a command that writes makes.
+        self._doubts: Sequence[Doubt] | None = None
         self._is_told = False
         self.failure = "" if self._log else "HOME is not set"
 
