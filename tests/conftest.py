@@ -18,10 +18,10 @@ from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import HealthCheck, settings
 from model_server import ModelServer, serving
-from programs import interpreter_for, need
+from programs import need
 from repeated_work import remember
 from run_report import RunReport, mark_long_tests, time_given
-from warm import KEPT, LOCALE
+from warm import KEPT, LOCALE, interpreter_for
 from warm import shared as warm_uwf
 
 from uwf_git.base import lifetime

@@ -20,7 +20,8 @@ from unittest.mock import patch
 
 import pytest
 from commands import git
-from programs import interpreter_for, need
+from programs import need
+from warm import interpreter_for
 
 if TYPE_CHECKING:
     from conftest import Uwf

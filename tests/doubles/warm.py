@@ -20,12 +20,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import programs
+from warm_process import MESSAGE, READ_ONCE, read_once
+
 _PROGRAM = Path(__file__).with_name("warm_process.py")
-_READ_ONCE = ("PYTHON", "LC_", "LANG")  # an interpreter looks at these when it starts
 
 COMMAND = "uwf_cli.main"
-MESSAGE = 16  # bytes of each number that goes over a connection
-AGAIN, ONCE = b"+", b"1"  # begins a connection: the process may have run the command before, or is a new one
+AGAIN, ONCE, PROCESS = b"+", b"1", b"p"
+"""Begins a connection: the process may have run the command before, is a new one, or also ends with who called."""
 
 KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 """What tests keep of the environment that they are started in."""
@@ -39,6 +41,14 @@ def shared() -> WarmUwf | None:
     """The process that forks for this worker, started when a test first needs it; None where UWF_TEST_COLD asks for an
     interpreter for each call."""
     return None if _IS_COLD else WarmUwf(_ENVIRONMENT)
+
+
+def interpreter_for(program: str) -> list[str]:
+    """Return the command that runs a program's text: a fork, if it imports uwf. See `programs.interpreter_for`."""
+    command = programs.interpreter_for(program)
+    warm = shared()
+    is_plain = len(command) > 1 or "uwf_git" not in program
+    return command if is_plain or warm is None else [str(warm.interpreter)]
 
 
 def run_module(
@@ -69,9 +79,13 @@ class WarmUwf:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="uwf-warm-")
         self._path = Path(self._folder.name) / "warm"
-        self._environment = _read_once(environment)
+        process = Path(self._folder.name) / "process"
+        self._write_client(process, "numbers, MODULE, *args = eval(sys.argv[1]), *sys.argv[2:]", PROCESS)
+        self.interpreter = Path(self._folder.name) / "interpreter"
+        self._write_client(self.interpreter, _AS_INTERPRETER % read_once(environment), PROCESS)
+        self._environment = read_once(environment)
         self._process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(self._path)],
+            [sys.executable, str(_PROGRAM), str(self._path), str(process)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(environment),
@@ -86,7 +100,7 @@ class WarmUwf:
 
     def can(self, environment: Mapping[str, str]) -> bool:
         """Whether a call in that environment would find the interpreter that it asks for."""
-        return _read_once(environment) == self._environment
+        return read_once(environment) == self._environment
 
     def run(
         self,
@@ -101,7 +115,7 @@ class WarmUwf:
         """Runs a module with arguments, as `subprocess.run` with `capture_output`; with `again` in a process that may
         have run the command before."""
         found = {1: b"", 2: b""}
-        order = marshal.dumps((module, list(args), dict(environment), str(cwd)))
+        order = marshal.dumps((module, list(args), dict(environment), str(cwd), (0, 1, 2)))
         call, pid = self._begin(AGAIN if again else ONCE)
         with call:
             stdin, feed = (os.open(os.devnull, os.O_RDONLY), None) if data is None else os.pipe()
@@ -150,41 +164,56 @@ class WarmUwf:
     def program(self, path: Path, module: str = COMMAND) -> Path:
         """Writes a program for shells, which runs a module: a small interpreter that has the fork run on its own
         descriptors, hands signals on, and ends as the fork does."""
-        values = module, str(self._path), AGAIN if module == COMMAND else ONCE
-        path.write_text(f"#!{sys.executable} -IS\nMODULE, PATH, KIND = {values!r}\n{_CLIENT}")
-        path.chmod(0o755)
+        arguments = f"numbers, MODULE, args = (0, 1, 2), {module!r}, sys.argv[1:]"
+        self._write_client(path, arguments, AGAIN if module == COMMAND else ONCE)
         return path
+
+    def _write_client(self, path: Path, arguments: str, kind: bytes) -> None:
+        path.write_text(
+            f"#!{sys.executable} -IS\nPATH, KIND = {(str(self._path), kind)!r}\n{_CLIENT}" % arguments
+        )
+        path.chmod(0o755)
 
 
 # No `os`, `json` or `socket`: loading them would take longer than all the rest.
 _CLIENT = """\
 import _signal, _socket, marshal, posix, sys
 
+%s
+
 def text(name):
     return name.decode("utf-8", "surrogateescape")
 
 environment = {text(name): text(value) for name, value in posix.environ.items()}
-order = marshal.dumps((MODULE, sys.argv[1:], environment, posix.getcwd()))
+order = marshal.dumps((MODULE, args, environment, posix.getcwd(), numbers))
 call = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 call.connect(PATH)
 call.sendall(KIND)
 pid = int(call.recv(16, _socket.MSG_WAITALL))
-streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
-call.sendmsg([b"%16d" % len(order)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in numbers)
+call.sendmsg([b"%%16d" %% len(order)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
 call.sendall(order)
+for number in numbers:
+    posix.close(number)  # who reads or writes at the other end sees the fork alone
 for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
     if _signal.getsignal(number) != _signal.SIG_IGN:
         _signal.signal(number, lambda number, _: posix.kill(pid, number))
 status = int(call.recv(16, _socket.MSG_WAITALL))
 if status < 0:
-    _signal.signal(-status, _signal.SIG_DFL)
+    if -status != _signal.SIGKILL:
+        _signal.signal(-status, _signal.SIG_DFL)
     posix.kill(posix.getpid(), -status)
 posix._exit(status)
 """
 
-
-def _read_once(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_READ_ONCE)}
+# Runs a file, by an interpreter of its own if that would look at other variables than the fork has.
+_AS_INTERPRETER = f"""\
+numbers, MODULE, args = (0, 1, 2), sys.argv[1], sys.argv[2:]
+names = {tuple(name.encode() for name in READ_ONCE)}
+seen = {{name.decode(): value.decode() for name, value in posix.environ.items() if name.startswith(names)}}
+if seen != %s:
+    posix.execv(sys.executable, [sys.executable, MODULE, *args])
+"""
 
 
 def _received(call: socket.socket, size: int) -> bytes:

@@ -1,10 +1,12 @@
-"""The process that forks for warm.py, as a program with the path of a socket: it loads what the command needs, runs
-some commands for practice, and forks for whoever connects, until its standard input ends.
+"""The process that forks for warm.py, as a program with the path of a socket, and that of a program which connects to
+it: it loads what the command needs, runs some commands for practice, and forks for whoever connects, until its standard
+input ends. By that program, the modules of uwf that commands start as processes of their own run in forks too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import itertools
 import json
@@ -14,13 +16,18 @@ import runpy
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 MESSAGE = 16  # bytes of each number that goes over a connection
-_AGAIN = b"+"
+READ_ONCE = ("PYTHON", "LC_", "LANG")  # an interpreter looks at these when it starts
+_AGAIN, _PROCESS = b"+", b"p"
+_MOST_STREAMS = 64
+_ABOVE = 256  # numbers that no process of a test uses for its descriptors
 _MOST_IDLE = 2
 _MOST_CALLS = 100  # of a fork, whose memory grows
 _ENDING = 0.05  # seconds that a thread may take to end after the command that started it
@@ -31,8 +38,8 @@ _PURE = ("uwf_git.format.", "uwf_git.workflow.", "uwf_cli.page.")
 
 
 class _Call(NamedTuple):
-    """What a fork is to do: run a module with arguments; as a command that further calls may follow, which come by
-    `again`, if that is given."""
+    """What a fork is to do: run a module, or the program at a path, with arguments; as a command that further calls may
+    follow, which come by `again`, if that is given."""
 
     module: str
     args: list[str]
@@ -45,6 +52,7 @@ class _Fork(NamedTuple):
 
     call: socket.socket
     again: socket.socket | None
+    is_process: bool  # it ends with the program that called
 
 
 def _serve(path: str) -> _Call:
@@ -62,25 +70,29 @@ def _serve(path: str) -> _Call:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         os.write(1, b".")
         while True:
-            waited_for = (fork.again for fork in busy.values() if fork.again is not None)
-            ready, _, _ = select.select([listener, ended, 0, *waited_for], [], [])
+            ready = _wait_for([listener.fileno(), ended, 0], busy)
             if ended in ready:
                 os.read(ended, 4096)
             _take_back(busy, idle)
+            _end_abandoned(busy, ready)
             if ended in ready:
                 _reap(busy, idle, os.WNOHANG)
             if 0 in ready:
                 for again in idle.values():
                     again.close()
+                for pid, fork in busy.items():
+                    if fork.is_process:
+                        _kill(pid)
                 _reap(busy, idle, 0)
                 os._exit(0)
-            if listener not in ready:
+            if listener.fileno() not in ready:
                 continue
             call, _ = listener.accept()
-            may_follow = call.recv(1) == _AGAIN
+            kind = call.recv(1)
+            may_follow = kind == _AGAIN
             if may_follow and (taken := _hand_over(call, idle)) is not None:
                 pid, again = taken
-                busy[pid] = _Fork(call, again)
+                busy[pid] = _Fork(call, again, False)
                 _send(call, pid)
                 continue
             ours, theirs = socket.socketpair() if may_follow else (None, None)
@@ -90,18 +102,44 @@ def _serve(path: str) -> _Call:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 others = [
                     *idle.values(),
-                    *(connection for fork in busy.values() for connection in fork),
+                    *(connection for fork in busy.values() for connection in fork[:2]),
                     ours,
                 ]
                 for other in (*filter(None, others), listener):
                     other.close()
                 for descriptor in (ended, wake):
                     os.close(descriptor)
+                if kind == _PROCESS:
+                    os.setsid()
                 return _order(call, theirs)
             if theirs is not None:
                 theirs.close()
-            busy[child] = _Fork(call, ours)
+            busy[child] = _Fork(call, ours, kind == _PROCESS)
             _send(call, child)
+
+
+def _wait_for(numbers: list[int], busy: dict[int, _Fork]) -> set[int]:
+    """Waits for one of these descriptors, or for a fork or its caller, and returns those descriptors that are ready."""
+    waiting = select.poll()
+    for number in (*numbers, *(fork.again.fileno() for fork in busy.values() if fork.again is not None)):
+        waiting.register(number, select.POLLIN)
+    for fork in busy.values():
+        if fork.is_process:
+            waiting.register(fork.call, 0)  # until the caller is gone: the fork itself reads what that sends
+    return {number for number, _ in waiting.poll()}
+
+
+def _end_abandoned(busy: dict[int, _Fork], ready: set[int]) -> None:
+    """Kills the processes whose callers were killed in their place."""
+    for pid, fork in list(busy.items()):
+        if fork.is_process and fork.call.fileno() in ready:
+            _kill(pid)
+            busy[pid] = fork._replace(is_process=False)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _take_back(busy: dict[int, _Fork], idle: dict[int, socket.socket]) -> None:
@@ -158,22 +196,49 @@ def _send(call: socket.socket, number: int) -> None:
 
 
 def _order(connection: socket.socket, again: socket.socket | None) -> _Call:
-    """Takes over the streams, the folder and the environment of a call. Ends this process if there is none."""
+    """Takes over the descriptors, the folder and the environment of a call. Ends this process if there is none."""
     with connection:
-        head, descriptors, _, _ = socket.recv_fds(connection, MESSAGE, 3)
+        head, descriptors, _, _ = socket.recv_fds(connection, MESSAGE, _MOST_STREAMS)
         if not head:
             os._exit(0)
         order = b""
         while len(order) < int(head):
             order += connection.recv(int(head) - len(order))
-    module, args, environment, cwd = marshal.loads(order)
-    for number, descriptor in enumerate(descriptors):
+    module, args, environment, cwd, numbers = marshal.loads(order)
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for descriptor in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for number, descriptor in zip(numbers, moved, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
     return _Call(module, args, again)
+
+
+def _start_modules_by(program: str) -> None:
+    """Has modules of uwf that are started as processes of their own, as by `python -P -m`, run by that program, if they
+    get the environment that an interpreter looks at when it starts."""
+    own = read_once(os.environ)
+
+    class Process(subprocess.Popen[bytes]):
+        def __init__(self, args: Sequence[str], *more: Any, **options: Any) -> None:
+            words = list(args) if isinstance(args, list | tuple) else []
+            if (
+                words[:3] == [sys.executable, "-P", "-m"]
+                and str(words[3]).startswith(("uwf_git.", "uwf_cli."))
+                and options.get("start_new_session")
+                and read_once(options.get("env") or os.environ) == own
+            ):
+                args = [program, str((0, 1, 2, *options.get("pass_fds", ()))), *words[3:]]
+            super().__init__(args, *more, **options)
+
+    subprocess.Popen = Process  # type: ignore[misc]
+
+
+def read_once(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(READ_ONCE)}
 
 
 def _as_new() -> None:
@@ -431,6 +496,7 @@ if __name__ == "__main__":
     remember()
     memory = _Memory()
     _practise(memory, PAIR, REJECTS_ONCE)
+    _start_modules_by(sys.argv[2])
     assert sys.getrecursionlimit() == limit, "the calls would differ from those of a new interpreter"
     gc.freeze()
     call = _serve(sys.argv[1])
@@ -440,8 +506,12 @@ if __name__ == "__main__":
             _work(memory, call, call.again)
         _as_new()
         sys.argv = [call.module, *call.args]
-        sys.modules.pop(call.module, None)  # it is run again, as a program
-        runpy.run_module(call.module, run_name="__main__", alter_sys=True)
+        if "/" in call.module:
+            sys.path.insert(0, str(Path(call.module).parent))
+            runpy.run_path(call.module, run_name="__main__")
+        else:
+            sys.modules.pop(call.module, None)  # it is run again, as a program
+            runpy.run_module(call.module, run_name="__main__", alter_sys=True)
     except BaseException as error:
         problem = error
     _end(problem)

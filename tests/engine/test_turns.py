@@ -222,7 +222,7 @@ def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resu
 ) -> None:
     while not any("turn" in note for note in instance.runs.notes(thread)):
         assert stepping.poll() is None
-    subprocess.run(["pkill", "-KILL", "-f", f"^{sys.executable} {talker}"], check=True)
+    subprocess.run(["pkill", "-KILL", "-f", f"^{sys.executable} .*{talker}"], check=True)
     os.kill(stepping.pid, signal.SIGKILL)
     stepping.wait()
     done = uwf("thread", "step", thread, "--agent", talker).json

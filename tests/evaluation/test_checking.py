@@ -202,13 +202,15 @@ def test_nothing_is_passed_of_which_nothing_is_known(uwf: Uwf, tasks: Tasks) -> 
 
 
 KILLED = """
-import os, pathlib, sys, time
+import os, pathlib, re, sys, time
+WORKER = re.compile("evaluation.workers|warm_process")
 def parent(pid):
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 task = sys.stdin.read()
 if "KILLS" in os.environ and "Do b" in task:
     pid = os.getpid()
-    while "evaluation.workers" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
+    # The interpreter that was started for a worker, or the fork in its place.
+    while not WORKER.search(pathlib.Path(f"/proc/{pid}/cmdline").read_text()):
         pid = parent(pid)
     os.kill(pid, 9)
 elif "SLOW" in os.environ:
