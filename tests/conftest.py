@@ -113,7 +113,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark extended tests, and begin with the tests that are given most time, so that none of them is left alone at the
-    end. Without the extended tests, a property is tried with a third of its examples, and a test that has the mark with
+    end. Without the extended tests, a property is tried with a fifth of its examples, and a test that has the mark with
     a sample of its variants. With _REST, keep what a run without the extended tests leaves out, shortens or has
     skipped."""
     mark_beyond_samples(items)
@@ -159,7 +159,7 @@ def _has_many_examples(item: pytest.Item) -> bool:
 def _shorten(item: pytest.Item) -> None:
     test = item.obj  # type: ignore[attr-defined]
     examples = test._hypothesis_internal_use_settings
-    test._hypothesis_internal_use_settings = settings(examples, max_examples=examples.max_examples // 3)
+    test._hypothesis_internal_use_settings = settings(examples, max_examples=examples.max_examples // 5)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -179,6 +179,7 @@ FINISH = {  # an answer, one cut off, one that calls, one that is refused
 SAID = [("system", "You are brief."), ("user", "Hi."), ("assistant", "Hello."), ("user", "How is it?")]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("wire", CLIENTS)
 class TestEveryProvidersOwnClient:

@@ -53,7 +53,7 @@ class Desk(Machine):
             each.mkdir(parents=True)
         self("init")
         if keep:
-            self("config", "set", "sessions", "keep")
+            (self.root / "config.yaml").write_text("sessions: keep\n")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -331,6 +331,7 @@ def test_a_session_without_a_file_is_noted(pair: Pair) -> None:
     assert told(first)[0].endswith("is not kept: claude has no file of it for this folder")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", NAMES)
 def test_a_program_that_cannot_read_what_is_restored_is_told_all_again(
     program: str, uwf: Uwf, tmp_path: Path
@@ -354,6 +355,7 @@ def test_a_program_that_is_not_there_is_named_and_the_session_waits(pair: Pair) 
     assert pair.there.step_of(pair.thread)["heard"] == 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", NAMES)
 def test_a_session_that_went_on_differently_here_is_never_written_over(
     program: str, uwf: Uwf, tmp_path: Path
@@ -413,19 +415,20 @@ def multiplied(instance: Instance, session: dict[str, Any]) -> Any:
 HOSTILE = {
     "above": (at("../../../evil.jsonl"), "files that are not claude's"),
     "absolute": (at("/tmp/evil.jsonl"), "files that are not claude's"),
-    "below": (at("other/SESSION.jsonl"), "files that are not claude's"),
-    "another name": (at("settings.json"), "files that are not claude's"),
-    "another session": (at("11111111-2222-3333-4444-555555555555.jsonl"), "files that are not claude's"),
     "no files": (of(files=[]), "files that are not claude's"),
+    "below": (at("other/SESSION.jsonl"), "files that are not claude's"),
     "another id": (of(session="11111111-2222-3333-4444-555555555555"), "is of another session"),
     "another program": (of(program="codex"), "is of another session"),
-    "the root": (of(folder="/"), "names no folder"),
     "a relative folder": (of(folder="work"), "names no folder"),
+    "the root": (of(folder="/"), "names no folder"),
+    "another name": (at("settings.json"), "files that are not claude's"),
     "no text": (of_a_node_that_is_no_text, "that is no text"),
+    "another session": (at("11111111-2222-3333-4444-555555555555.jsonl"), "files that are not claude's"),
     "a bomb": (multiplied, "it has more than 32 MB"),
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_session_of_somebody_else_writes_nothing_that_is_not_the_programs(
     name: str, pair: Pair, tmp_path: Path

@@ -45,10 +45,16 @@ def shared() -> WarmUwf | None:
 
 def interpreter_for(program: str) -> list[str]:
     """Return the command that runs a program's text: a fork, if it imports uwf. See `programs.interpreter_for`."""
-    command = programs.interpreter_for(program)
+    words = programs.interpreter_for(program)
     warm = shared()
-    is_plain = len(command) > 1 or "uwf_git" not in program
-    return command if is_plain or warm is None else [str(warm.interpreter)]
+    is_plain = len(words) > 1 or "uwf_git" not in program
+    return words if is_plain or warm is None else [str(warm.interpreter)]
+
+
+def command() -> list[str]:
+    """Return the command `uwf` for programs of tests to call: a fork that ends with it."""
+    warm = shared()
+    return [sys.executable, "-m", COMMAND] if warm is None else [str(warm.uwf)]
 
 
 def run_module(
@@ -79,10 +85,12 @@ class WarmUwf:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="uwf-warm-")
         self._path = Path(self._folder.name) / "warm"
-        process = Path(self._folder.name) / "process"
-        self._write_client(process, "numbers, MODULE, *args = eval(sys.argv[1]), *sys.argv[2:]", PROCESS)
-        self.interpreter = Path(self._folder.name) / "interpreter"
-        self._write_client(self.interpreter, _AS_INTERPRETER % read_once(environment), PROCESS)
+        folder = Path(self._folder.name)
+        as_process = "numbers, MODULE, *args = eval(sys.argv[1]), *sys.argv[2:]"
+        process = self._write_client(folder / "process", as_process, PROCESS)
+        self.uwf = self._write_client(folder / "uwf", _AS_MODULE % COMMAND, PROCESS)
+        as_interpreter = _AS_INTERPRETER % read_once(environment)
+        self.interpreter = self._write_client(folder / "interpreter", as_interpreter, PROCESS)
         self._environment = read_once(environment)
         self._process = subprocess.Popen(
             [sys.executable, str(_PROGRAM), str(self._path), str(process)],
@@ -164,15 +172,14 @@ class WarmUwf:
     def program(self, path: Path, module: str = COMMAND) -> Path:
         """Writes a program for shells, which runs a module: a small interpreter that has the fork run on its own
         descriptors, hands signals on, and ends as the fork does."""
-        arguments = f"numbers, MODULE, args = (0, 1, 2), {module!r}, sys.argv[1:]"
-        self._write_client(path, arguments, AGAIN if module == COMMAND else ONCE)
-        return path
+        return self._write_client(path, _AS_MODULE % module, AGAIN if module == COMMAND else ONCE)
 
-    def _write_client(self, path: Path, arguments: str, kind: bytes) -> None:
+    def _write_client(self, path: Path, arguments: str, kind: bytes) -> Path:
         path.write_text(
             f"#!{sys.executable} -IS\nPATH, KIND = {(str(self._path), kind)!r}\n{_CLIENT}" % arguments
         )
         path.chmod(0o755)
+        return path
 
 
 # No `os`, `json` or `socket`: loading them would take longer than all the rest.
@@ -206,6 +213,7 @@ if status < 0:
 posix._exit(status)
 """
 
+_AS_MODULE = "numbers, MODULE, args = (0, 1, 2), %r, sys.argv[1:]"
 # Runs a file, by an interpreter of its own if that would look at other variables than the fork has.
 _AS_INTERPRETER = f"""\
 numbers, MODULE, args = (0, 1, 2), sys.argv[1], sys.argv[2:]

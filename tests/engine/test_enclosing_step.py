@@ -145,33 +145,34 @@ def test_nor_to_a_question_of_an_agent(uwf: Uwf) -> None:
     assert f"only a person answers thread {asking}" in within(uwf, f"uwf thread answer {asking} -m This")
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        "uwf thread kill {thread} --yes",
-        "uwf thread pause {thread}",
-        "uwf thread resume {thread}",
-        "uwf thread stop {thread}",
-        "uwf thread rm {thread} --yes",
-        "uwf config set defaultAgent uwf-codex",
-        "uwf config unset defaultAgent",
-        "uwf setup --agent uwf-codex",
-        "EDITOR=true uwf config edit",
-        "uwf doctor --accept-store",
-        "uwf --root {here}/gone doctor --accept-store",
-        "uwf remote accept-rewrite {thread}",
-        "uwf remote reject-rewrite {thread}",
-        "uwf push origin {thread} --delete",
-        "uwf workflow accept shorter",
-    ],
+ACTS = (
+    "uwf thread kill {thread} --yes",
+    "uwf thread pause {thread}",
+    "uwf thread resume {thread}",
+    "uwf thread stop {thread}",
+    "uwf thread rm {thread} --yes",
+    "uwf config set defaultAgent uwf-codex",
+    "uwf config unset defaultAgent",
+    "uwf setup --agent uwf-codex",
+    "EDITOR=true uwf config edit",
+    "uwf doctor --accept-store",
+    "uwf --root {here}/gone doctor --accept-store",
+    "uwf remote accept-rewrite {thread}",
+    "uwf remote reject-rewrite {thread}",
+    "uwf push origin {thread} --delete",
+    "uwf workflow accept shorter",
 )
-def test_nothing_else_is_done_in_the_users_name(uwf: Uwf, waiting: str, act: str) -> None:
+
+
+def test_nothing_else_is_done_in_the_users_name(uwf: Uwf, waiting: str) -> None:
     uwf("config", "set", "defaultAgent", "uwf-rehearse")
     uwf("remote", "add", "origin", Path("elsewhere.git").absolute())
     Path("gone").mkdir()
     Path("gone/config.yaml").write_text("{}\n")  # of a store that is gone
-    printed = within(uwf, act.format(thread=waiting, here=Path.cwd()))
-    assert "this command runs within a step of thread" in printed and "only a person" in printed
+    commands = [act.format(thread=waiting, here=Path.cwd()) for act in ACTS]
+    printed = within(uwf, "".join(f"{command} 2>&1 | cat; echo =====\n" for command in commands))
+    for act, words in zip(ACTS, printed.split("=====\n")[:-1], strict=True):
+        assert "this command runs within a step of thread" in words and "only a person" in words, act
     assert uwf("thread", "show", waiting).json["status"] == "waiting"
     assert uwf("config", "get", "defaultAgent").json == "uwf-rehearse"
 
@@ -203,6 +204,7 @@ BACK = 'uwf bundle -o back {thread}\nUWF_STORAGE_ROOT="$user" uwf unbundle back\
 PULLED = 'UWF_STORAGE_ROOT="$user" uwf remote add mine "$PWD/own/store.git"\nUWF_STORAGE_ROOT="$user" uwf pull mine\n'
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", [BACK, PULLED])
 @pytest.mark.parametrize("act", ["uwf thread answer {thread} -m ship", "uwf thread kill {thread} --yes"])
 def test_nor_does_it_come_back_from_a_store_of_its_own(uwf: Uwf, waiting: str, act: str, way: str) -> None:

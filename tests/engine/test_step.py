@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from commands import alive, begin, git, wait_for
 from conftest import Uwf
+from warm import command as quick_uwf
 
 from uwf_git.format.ids import is_hash
 
@@ -89,7 +90,7 @@ def test_an_agent_that_is_not_on_the_path_is_named_with_a_remedy(uwf: Uwf, threa
 FOREIGN = """
 import json, subprocess, sys
 def uwf(*args):
-    done = subprocess.run([sys.executable, "-m", "uwf_cli.main", *args], capture_output=True, text=True)
+    done = subprocess.run([*{uwf!r}, *args], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 thread, role = sys.argv[-2:]
@@ -121,6 +122,7 @@ def by_hand(**changes: Any) -> str:
         "changes": {},
         "lines": 0,
         "type": "StepNode",
+        "uwf": quick_uwf(),
         **changes,
     }
     body = PUT_STEP

@@ -14,6 +14,7 @@ import commands
 import pytest
 from conftest import EXAMPLES, Result, Uwf
 from uwf_cli.page.addresses import PageRequest
+from warm import command as quick_uwf
 from workflows import opened
 
 from uwf_git.ext.evaluation import pages
@@ -123,7 +124,7 @@ def test_git_bisect_finds_the_version_that_broke_it(uwf: Uwf, issues: str) -> No
     uwf("eval", "run", issues, "--workflow", file)
     uwf("eval", "baseline", "set", issues)
     commands.git("-C", project, "bisect", "start", made[-1], made[0])
-    check = [*commands.UWF, "eval", "check", issues, "--workflow", "solve-issue.yaml", "--quiet"]
+    check = [*quick_uwf(), "eval", "check", issues, "--workflow", "solve-issue.yaml", "--quiet"]
     told = commands.git("-C", project, "bisect", "run", *check)
     assert f"{made[5]} is the first bad commit" in told
     assert commands.git("-C", project, "rev-parse", "refs/bisect/bad") == made[5]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import ONE
+from cli_samples import ONE, write
 from commands import loose
 from conftest import Uwf
 from faults import DRIVER_WITH_GIT
+from warm import interpreter_for
 from workflows import opened as fresh
 
 from uwf_git.base.errors import StoreDamaged
@@ -484,14 +484,14 @@ def test_a_fold_that_is_killed_anywhere_loses_no_thread_and_a_repetition_finishe
     uwf("thread", "step", failed, "--agent", broken, check=6)
     end(opened, ThreadId(failed), FEBRUARY)
     threads.add(ThreadId(failed))
+    driver = write("driver.py", DRIVER_WITH_GIT)
     kills = 0
     for number in range(1, 200):
         codes = []
         for moment in ("before", "after"):
             argv = [
-                sys.executable,
-                "-c",
-                DRIVER_WITH_GIT,
+                *interpreter_for(DRIVER_WITH_GIT),
+                Path(driver).absolute(),
                 str(number),
                 moment,
                 "gc",
