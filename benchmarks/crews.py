@@ -21,6 +21,7 @@ from uwf_git.ext.crews.menu import route
 from uwf_git.ext.crews.package import read_archive
 from uwf_git.ext.crews.registry import Crews, Definition
 from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start
 from uwf_git.format.personas import Persona
 
 
@@ -80,7 +81,9 @@ def stepping(folder: Path, size: Size) -> Iterator[Row]:
         return run([UWF, "thread", "step", thread, "--agent", agent], lab.environ)
 
     def of_the_crew() -> float:
-        return step(lab.instance.threads.start(commit, workflow, "Measure this.", persona="ada"), "crew")
+        return step(
+            lab.instance.threads.start(commit, Start(workflow, "Measure this.", persona="ada")), "crew"
+        )
 
     crew, yaml = fastest(size.turns, of_the_crew, lambda: step(lab.start(), "yaml"))
     yield compared("uwf thread step, a crew's workflow / the same in YAML", crew, yaml, 1.3)

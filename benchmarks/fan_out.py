@@ -16,12 +16,11 @@ from uwf_git.engine.forks import branches_at
 from uwf_git.engine.step import step
 from uwf_git.engine.thread_spending import account
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import Step
+from uwf_git.format.kinds import Start, Step
 from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Agent, Context, Reply, create_agent
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Task
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 
@@ -77,14 +76,14 @@ class FanOutLab(Lab):
 
     def alone(self, number: int) -> list[ThreadId]:
         """New threads of one step each, that are no branches."""
-        return self.instance.threads.start_all(
-            *self._alone, [Task(f"Fix src/{each}.py") for each in range(number)]
-        )
+        version, workflow = self._alone
+        starts = [Start(workflow, f"Fix src/{item}.py") for item in range(number)]
+        return self.instance.threads.start_all(version, starts)
 
     def planned(self) -> ThreadId:
         """A thread that is about to fork."""
         prompt = f"Audit {next(self._numbers)}."  # else its fork might be the commit of another
-        thread = self.instance.threads.start(self.version, self.workflow, prompt)
+        thread = self.instance.threads.start(self.version, Start(self.workflow, prompt))
         step(self.instance, thread, self.agent)
         return thread
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pygit2
 
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Step
+from uwf_git.format.kinds import Start, Step
 from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
@@ -88,7 +88,7 @@ class Lab:
 
     def start(self) -> ThreadId:
         """A new thread without a step."""
-        return self.instance.threads.start(self.version, self.workflow, "Measure this.")
+        return self.instance.threads.start(self.version, Start(self.workflow, "Measure this."))
 
     def threads(self, count: int, steps: int) -> list[ThreadId]:
         """New threads, each with so many steps."""

@@ -21,6 +21,7 @@ from uwf_git.base.errors import AgentFailed, Usage, Waiting
 from uwf_git.engine.step import step
 from uwf_git.ext.builtin.agent import Options, parse_args
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -70,7 +71,7 @@ def begin(instance: Instance, tools: Mapping[str, Any] | None = None) -> ThreadI
     text = LOOP.format(include="prompts/work.md", tools=json.dumps(tools or {}))
     Path("loop.yaml").write_text(text)
     version = register(instance, text, lambda path: Path(path).read_bytes())
-    return instance.threads.start(Oid(hex=version.commit), version.hash, "Change the note.")
+    return instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Change the note."))
 
 
 def detail(instance: Instance, thread: ThreadId) -> tuple[dict[str, Any], list[dict[str, Any]]]:

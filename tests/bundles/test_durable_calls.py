@@ -20,13 +20,12 @@ from workflows import opened
 
 from uwf_git.engine.calls import Request, begin, find, root_of
 from uwf_git.ext.code.contract import compile_bundle
-from uwf_git.format.kinds import Detail, Step
+from uwf_git.format.kinds import Detail, Start, Step
 from uwf_git.format.types import DETAIL, END, RESULT, STEPNODE
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Task
 from uwf_git.sync.admission import Admission
 
 pytestmark = pytest.mark.needs("bwrap", "node")
@@ -223,7 +222,7 @@ def test_an_answer_that_is_not_such_as_was_asked_for_is_found(uwf: Uwf, instance
     commit = Oid(hex=version.commit)
     one, other, stranger = (
         instance.threads.position(instance.threads.head(each))
-        for each in instance.threads.start_all(commit, version.hash, [Task("1"), Task("2"), Task("3")])
+        for each in instance.threads.start_all(commit, [Start(version.hash, text) for text in "123"])
     )
     request = Request({"what": "script", "prompt": "one", "schema": {"type": "object", "required": ["said"]}})
     state = find(instance, root_of(instance, one.head.commit), request)
@@ -254,10 +253,11 @@ def test_another_thread_at_the_id_of_a_call_is_no_answer_and_is_told(
 ) -> None:
     compiled = compile_bundle(Path(write("asks.py", ASKS)), instance.config)
     version = instance.registry.put(compiled)
-    tasks = [Task("1"), Task("2"), Task("3")]
     one, other, last = (
         instance.threads.position(instance.threads.head(each))
-        for each in instance.threads.start_all(Oid(hex=version.commit), version.hash, tasks)
+        for each in instance.threads.start_all(
+            Oid(hex=version.commit), [Start(version.hash, text) for text in "123"]
+        )
     )
     said = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
 

@@ -12,7 +12,7 @@ from forged import Forger, Line
 
 from uwf_git.ext.code.contract import compile_bundle
 from uwf_git.format import cbor
-from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.kinds import Start, parse_workflow
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import CODE, RESULT
 from uwf_git.git.repository import Oid
@@ -28,7 +28,7 @@ def line(instance: Instance) -> Line:
     """A thread of the bundle that is lengthened by hand."""
     compiled = compile_bundle(Path(write("debate.esm.js", DEBATE)), instance.config)
     version = instance.registry.put(compiled)
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Tabs or spaces?")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Tabs or spaces?"))
     schemas = {name: str(role.schema) for name, role in compiled.workflow.roles.items()}
     start = instance.threads.head(thread).node
     return Line(Forger(instance.location.git_dir), thread, start, schemas)

@@ -25,6 +25,7 @@ from two_machines import Machine
 from uwf_git.config.secrets import Redactor
 from uwf_git.config.stream_redaction import StreamedText
 from uwf_git.engine.conversation import DEFINED
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -260,7 +261,7 @@ def test_a_start_has_no_second_parent_but_between_a_run_and_a_conversation(
         head = instance.threads.head(instance.threads.find(like))
         history = instance.threads.history(head)
         version = instance.registry.commit_for(history.workflow_hash)
-        return instance.threads.start(version, history.workflow_hash, "From there", origin=origin)
+        return instance.threads.start(version, Start(history.workflow_hash, "From there"), origin=origin)
 
     begun = begin(thread, instance.threads.head(conversation).commit)
     assert instance.threads.origin(instance.threads.find(begun)) == instance.threads.head(conversation).commit

@@ -14,6 +14,7 @@ from commands import begin, git
 from conftest import Uwf
 
 from uwf_git.format.ids import is_hash, is_thread_id
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -215,7 +216,7 @@ def test_a_fork_was_touched_when_it_was_forked(
     version = instance.registry.current("pair")
     with monkeypatch.context() as then:
         then.setattr("time.time", lambda: 1_735_689_600.0)
-        old = instance.threads.start(Oid(hex=version.commit), version.hash, "Do it")
+        old = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Do it"))
     fork = uwf("thread", "fork", old).json["thread"]
     updated = {each["thread"]: each["updated"] for each in uwf("thread", "list").json}
     assert updated[old] == "2025-01-01T00:00:00Z" < updated[fork]

@@ -18,6 +18,7 @@ from two_machines import Machine
 from uwf_git.ext.crews.package import to_archive
 from uwf_git.ext.crews.prompt import data_message
 from uwf_git.ext.crews.registry import Crews
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
@@ -246,7 +247,7 @@ def _started(world: World, persona: str, data: dict[str, Any] | None = None) -> 
     crews = Crews(instance.store)
     workflow = crews.crew(crews.current("trip").hash).workflows[0].workflow
     version = crews.workflow_version(Oid(hex=world.commit), workflow)
-    return instance.threads.start(version, workflow, "Plan it.", persona=persona, data=data)
+    return instance.threads.start(version, Start(workflow, "Plan it.", persona=persona, data=data))
 
 
 @pytest.mark.parametrize("persona", ["nobody", ""])
@@ -267,7 +268,7 @@ def test_a_start_of_a_crew_is_refused_where_the_workflow_is_none_of_a_crew(world
     uwf("workflow", "put", write("pair.yaml", PAIR))
     instance = Instance.open()
     version = instance.registry.current("pair")
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Do it.", persona="mary")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Do it.", persona="mary"))
     assert [(each.code, each.ref) for each in world.look()] == [("wrong-persona", layout.THREADS + thread)]
 
 

@@ -12,7 +12,7 @@ from crew_histories import PAYLOAD
 from uwf_git.format.builtin import META
 from uwf_git.format.document import Document
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.kinds import Start, parse_workflow
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import workflow_type
 from uwf_git.store.instance import Instance
@@ -64,4 +64,4 @@ def start_crew(
         payload, hash_of(workflow_type(payload), payload), schemas, parse_workflow(payload), source
     )
     version = instance.registry.commit_unregistered(made)
-    return instance.threads.start(version, made.hash, "A week by the sea", persona="ada")
+    return instance.threads.start(version, Start(made.hash, "A week by the sea", persona="ada"))

@@ -12,6 +12,7 @@ from uwf_git.base.errors import AgentFailed, UwfError
 from uwf_git.engine import step as engine
 from uwf_git.engine.forks import branches_at
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.store.history import Head
@@ -101,7 +102,7 @@ class World(NamedTuple):
 
     def start(self, name: str = "audit", prompt: str = "Audit it", **given: Any) -> ThreadId:
         version = self.instance.registry.current(name)
-        return self.instance.threads.start(Oid(hex=version.commit), version.hash, prompt, **given)
+        return self.instance.threads.start(Oid(hex=version.commit), Start(version.hash, prompt, **given))
 
     def agent(self) -> Any:
         def run(ctx: Context) -> Reply:

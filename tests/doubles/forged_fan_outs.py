@@ -12,7 +12,7 @@ from workflows import register
 from uwf_git.engine import fan_out
 from uwf_git.engine.new_step import NewStep, record
 from uwf_git.format.ids import Hash, ThreadId, branch_id, new_thread_id
-from uwf_git.format.kinds import Detail, Step
+from uwf_git.format.kinds import Detail, Start, Step
 from uwf_git.format.types import DETAIL, FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, STEPNODE, UWF
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -56,7 +56,9 @@ class Forge:
             self._versions[policy] = register(self.instance, text)
         version = self._versions[policy]
         self._number += 1  # equal threads of one second are one history
-        return self.instance.threads.start(Oid(hex=version.commit), version.hash, f"Do {self._number}.")
+        return self.instance.threads.start(
+            Oid(hex=version.commit), Start(version.hash, f"Do {self._number}.")
+        )
 
     def head(self, thread: ThreadId) -> Head:
         return self.instance.threads.head(thread)

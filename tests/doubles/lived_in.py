@@ -18,7 +18,7 @@ from workflows import opened, register
 
 from uwf_git.engine.next_turn import outlook_of
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Attempt, Step
+from uwf_git.format.kinds import Attempt, Start, Step
 from uwf_git.format.types import DETAIL, QUESTION, STEPNODE, TURN
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
@@ -197,7 +197,7 @@ def fill(instance: Instance) -> LivedIn:
 
     def start(hours: float, task: str, *said: Said, budget: Mapping[str, float] | None = None) -> ThreadId:
         with _ago(hours):
-            thread = instance.threads.start(Oid(hex=version.commit), version.hash, task, budget)
+            thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, task, budget))
         for number, each in enumerate(said, 1):
             with _ago(hours - 0.08 * number):
                 say(instance, thread, each)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
@@ -30,4 +31,4 @@ def start_thread(
 ) -> ThreadId:
     """A new thread of a workflow, which is registered first."""
     version = register(instance, text)
-    return instance.threads.start(Oid(hex=version.commit), version.hash, prompt, budget)
+    return instance.threads.start(Oid(hex=version.commit), Start(version.hash, prompt, budget))

@@ -28,6 +28,7 @@ from uwf_git.ext.evaluation.records import (
 )
 from uwf_git.ext.evaluation.sides import side_of
 from uwf_git.ext.evaluation.suite import Additions, Suites, result_folder
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -44,7 +45,7 @@ REF = SUITES.prefix + "bugs"
 def head(instance: Instance) -> Head:
     """The end of a thread."""
     version = instance.registry.put(compile_source(read_source(REPOSITORY / "examples" / "solve-issue.yaml")))
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Fix it")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Fix it"))
     while not step(instance, thread, "uwf-rehearse").done:
         pass
     return instance.threads.head(thread)

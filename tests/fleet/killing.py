@@ -26,6 +26,7 @@ from complete import Found, examine
 from fleets import FIVE, HAND, SERVER, STEPS, WORKER, processes
 from workflows import opened, register
 
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.location import init, locate
 
@@ -52,7 +53,7 @@ def soak(root: Path, threads: int, workers: int, jobs: int, between: float, seed
     instance = opened()
     version = register(instance, FIVE)
     for number in range(threads):
-        instance.threads.start(Oid(hex=version.commit), version.hash, f"Say {number}")
+        instance.threads.start(Oid(hex=version.commit), Start(version.hash, f"Say {number}"))
     chance, killed, began = random.Random(seed), collections.Counter[str](), time.monotonic()
     with open(root / "told", "wb") as out, open(root / "said", "wb") as said:
         options = ["--workers", str(workers), "-j", str(jobs), "--heartbeat", "3", "--tries", "10"]

@@ -9,7 +9,7 @@ from uwf_git.api.run import Options, run
 from uwf_git.engine.kit.branch_texts import fork_text, join_text
 from uwf_git.format.fan_out import Fork, ForkedBranch, JoinedBranch, join_payload
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import StepContext
+from uwf_git.format.kinds import Start, StepContext
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.store.instance import Instance
@@ -91,7 +91,7 @@ def test_prompts_around_a_fan_out_are_the_same_when_they_are_made_again(instance
         return Reply("done", output=outputs[context.role.name])
 
     version = instance.registry.put(compile_source(parse_source(WORKFLOW.encode(), "audit.yaml", None)))
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Audit")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Audit"))
     agent = create_agent("uwf-test", play)
     list(run(instance, thread, lambda: Options(agent, hooks=False)))
     planner, reviewer = prompts[thread, "planner"], prompts[thread, "reviewer"]

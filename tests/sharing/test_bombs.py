@@ -246,7 +246,7 @@ def pondering(ada: Machine) -> list[str]:
     # By the library: the command would rehearse it, and make these decisions.
     instance = Instance(Location(ada.root, ada.store))
     put = instance.registry.put(compile_source(parse_source(text.encode(), "ponderous.yaml")))
-    threads = [instance.threads.start(Oid(hex=str(put.commit)), put.hash, "Ponder") for _ in range(6)]
+    threads = [instance.threads.start(Oid(hex=str(put.commit)), Start(put.hash, "Ponder")) for _ in range(6)]
     for thread in threads:
         stepped_by_hand(ada, thread, "writer", "reader", "writer")
     git_servers.git("--git-dir", ada.store, "config", "uwf.maxVerify", "1")

@@ -334,13 +334,13 @@ def session() -> None:
     from workflows import opened
 
     from uwf_git.engine.next_turn import outlook_of
-    from uwf_git.format.kinds import Detail, Session, SessionFile, Step, TurnRecord, Usage
+    from uwf_git.format.kinds import Detail, Session, SessionFile, Start, Step, TurnRecord, Usage
     from uwf_git.format.types import DETAIL, SESSION, STEPNODE, TEXT, TURN
     from uwf_git.git.repository import Oid
 
     instance = opened()
     store, version = instance.store, instance.registry.current("solve-issue")
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Show all of it.")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Show all of it."))
     history = instance.threads.history(instance.threads.head(thread))
     with store.together():
         records = (

@@ -16,6 +16,7 @@ from workflows import opened as fresh
 
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Start
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import archives, layout
@@ -42,7 +43,7 @@ def opened(workflow: str) -> Instance:
 def ended(instance: Instance, when: int, prompt: str = "Do it") -> ThreadId:
     """A thread that was killed at a time, in Unix seconds."""
     version = instance.registry.current("one")
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, prompt))
     end(instance, thread, when)
     return thread
 
@@ -289,7 +290,7 @@ def test_the_same_threads_folded_twice_need_no_merge(opened: Instance) -> None:
 def test_a_thread_ended_on_both_sides_ends_as_the_other_side_says(opened: Instance) -> None:
     repository = opened.store.repository
     version = opened.registry.current("one")
-    thread = opened.threads.start(Oid(hex=version.commit), version.hash, "Do it")
+    thread = opened.threads.start(Oid(hex=version.commit), Start(version.hash, "Do it"))
     start = opened.threads.head(thread).commit
     tips = []
     for when in (JANUARY + 5, JANUARY):

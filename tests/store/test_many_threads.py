@@ -10,17 +10,17 @@ from cli_samples import ONE
 from workflows import register
 
 from uwf_git.format.ids import ThreadId, new_thread_id
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import MANY_REFS, Oid
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Task
 
 
 @pytest.fixture
 def threads(instance: Instance) -> list[ThreadId]:
     version = register(instance, ONE)
-    tasks = [Task(f"Do {number}.") for number in range(MANY_REFS + 1)]
-    return instance.threads.start_all(Oid(hex=version.commit), version.hash, tasks)
+    starts = [Start(version.hash, f"Do {number}.") for number in range(MANY_REFS + 1)]
+    return instance.threads.start_all(Oid(hex=version.commit), starts)
 
 
 def git(instance: Instance, *args: str) -> str:

@@ -19,14 +19,13 @@ from workflows import start_thread
 
 from uwf_git.base.errors import HeadMoved
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Step
+from uwf_git.format.kinds import Start, Step
 from uwf_git.format.types import STEPNODE, TEXT
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
-from uwf_git.store.threads import Task
 from uwf_git.store.versions import walk_tree
 
 LOOP = """\
@@ -95,8 +94,10 @@ def test_threads_begun_at_once_with_the_same_prompt_have_no_commit_in_common(ins
     first = start(instance)
     version = instance.store.index_commit(instance.threads.head(first).commit).parent
     history = instance.threads.history(instance.threads.head(first))
-    tasks = [Task("x")] * 20  # more than begin in two seconds, in which alone their commits could differ
-    threads = instance.threads.start_all(Oid(raw=version or b""), history.workflow_hash, tasks)
+    starts = [
+        Start(history.workflow_hash, "x")
+    ] * 20  # more than begin in two seconds, in which alone their commits could differ
+    threads = instance.threads.start_all(Oid(raw=version or b""), starts)
     assert len({instance.threads.head(thread).commit for thread in threads}) == 20
     named = {
         git(instance, "log", "-1", "--format=%(trailers:key=Uwf-Thread,valueonly)", layout.THREADS + thread)

@@ -9,6 +9,7 @@ import pytest
 from conftest import Uwf
 from forged import WORKFLOW, Folder, Forger, Line
 
+from uwf_git.format.kinds import Start
 from uwf_git.format.types import ANSWER, OF_THREADS, QUESTION, REMARK, TEXT
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.instance import Instance
@@ -34,7 +35,7 @@ class Found:
 def line(instance: Instance) -> Line:
     compiled = compile_source(parse_source(WORKFLOW.encode(), "pair.yaml"))
     version = instance.registry.put(compiled)
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "tides")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "tides"))
     schemas = {name: str(role.schema) for name, role in compiled.workflow.roles.items()}
     start = instance.threads.head(thread).node
     return Line(Forger(instance.location.git_dir), thread, start, schemas)

@@ -12,7 +12,7 @@ from forged import WORKFLOW, Forger, stepped
 from workflows import register, start_thread
 
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import Attempt
+from uwf_git.format.kinds import Attempt, Start
 from uwf_git.format.types import TEXT
 from uwf_git.git.repository import TREE, Oid, Repository
 from uwf_git.store import layout
@@ -36,7 +36,7 @@ class World:
         version = instance.registry.put(self.compiled)
         self.version = version.commit
         self.workflow = version.hash
-        self.thread = instance.threads.start(Oid(hex=version.commit), version.hash, "tides")
+        self.thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "tides"))
         self.git = Forger(instance.location.git_dir)
         self.head = self.git("rev-parse", layout.THREADS + self.thread)
 

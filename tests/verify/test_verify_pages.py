@@ -10,6 +10,7 @@ import pytest
 from conftest import Uwf
 from forged import WORKFLOW, Forger, stepped
 
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, pages
 from uwf_git.store.history import Head
@@ -28,7 +29,7 @@ def thread(instance: Instance) -> Head:
     """A thread without a step."""
     compiled = compile_source(parse_source(WORKFLOW.encode(), "pair.yaml"))
     version = Oid(hex=instance.registry.put(compiled).commit)
-    return instance.threads.head(instance.threads.start(version, compiled.hash, "# tides"))
+    return instance.threads.head(instance.threads.start(version, Start(compiled.hash, "# tides")))
 
 
 def grown(instance: Instance, head: Head, steps: int) -> Head:

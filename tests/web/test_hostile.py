@@ -19,7 +19,7 @@ from workflows import opened, register
 from uwf_git.engine.step import kill
 from uwf_git.ext.web.site import FORMS, PAGES
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Attempt, Step
+from uwf_git.format.kinds import Attempt, Start, Step
 from uwf_git.format.types import DETAIL, QUESTION, STEPNODE, TURN
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
@@ -120,7 +120,7 @@ class Filled:
         version = register(instance, WORKFLOW)
 
         def start() -> ThreadId:
-            return instance.threads.start(Oid(hex=version.commit), version.hash, PROSE)
+            return instance.threads.start(Oid(hex=version.commit), Start(version.hash, PROSE))
 
         output = {X: X, "text": PROSE, "list": [X, {X: [X]}], "status": X, "$ref": X}
         self.done, self.asking = start(), start()

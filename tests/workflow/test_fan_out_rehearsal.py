@@ -8,6 +8,7 @@ import pytest
 from fan_outs import LISTS_FILES
 
 from uwf_git.api.run import Options, run
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 from uwf_git.workflow.compile import compile_source, foresee
@@ -218,7 +219,7 @@ def test_nested_fan_outs_that_loop_are_rehearsed_and_run_to_their_end(instance: 
     report = rehearse(made.workflow, made.schemas)
     assert report.ok and report.percent == 100
     version = instance.registry.put(made)
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Work")
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, "Work"))
     steps_left = iter(range(100))
     options = Options("uwf-rehearse", hooks=False)
     list(run(instance, thread, lambda: None if next(steps_left, None) is None else options))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start as StartNode
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Task as Task
 from uwf_git.workspaces.options import SHARED, WorkspaceOption
 
 if TYPE_CHECKING:
@@ -73,19 +73,10 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
     unenforceable cost limit. Raises what `workspaces.choice.choose` raises."""
     chosen = _chosen(instance, version.workflow, what)
     prompt = clean_prompt(instance, what.prompt, "the prompt")
-    thread = instance.threads.start(
-        version.commit,
-        version.node,
-        prompt,
-        what.budget,
-        what.max_rounds,
-        what.persona,
-        what.data,
-        what.origin,
-        ""
-        if what.origin is not None
-        else instance.threads.projects.label_at(what.cwd or what.place or Path.cwd()),
-    )
+    node = StartNode(version.node, prompt, what.budget, what.max_rounds, what.persona, what.data)
+    projects = instance.threads.projects
+    project = "" if what.origin is not None else projects.label_at(what.cwd or what.place or Path.cwd())
+    thread = instance.threads.start(version.commit, node, what.origin, project)
     warn_of_unknown_costs(instance, version.workflow, what)
     _warn_of_code(instance, version.workflow, prompt, what.agent is None)
     _settle(instance, [thread], chosen, what.cwd)
@@ -177,23 +168,21 @@ def require_agent(root: Path, agent: str | AgentOptions) -> None:
 def start_all(
     instance: Instance,
     version: Version,
-    tasks: Sequence[Task],
+    starts: Sequence[StartNode],
     folders: Sequence[Path | None],
     what: Start = Start(""),  # noqa: B008
 ) -> list[Started]:
-    """Start a thread per task, all or none, each with its folder, and the workspace of `what`. Warns and
-    raises as `start`."""
+    """Start threads of a version, all or none, each with its folder, and the workspace of `what`. Warns and raises as
+    `start`."""
     choices = {
         folder: _chosen(instance, version.workflow, what._replace(cwd=folder)) for folder in set(folders)
     }
     labels = {
         folder: instance.threads.projects.label_at(folder or what.place or Path.cwd()) for folder in choices
     }
-    threads = instance.threads.start_all(
-        version.commit, version.node, tasks, [labels[folder] for folder in folders]
-    )
-    limited = {key: value for task in tasks for key, value in task.budget.items()}
-    warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=tasks[0].persona))
+    threads = instance.threads.start_all(version.commit, starts, [labels[folder] for folder in folders])
+    limited = {key: value for start in starts for key, value in (start.budget or {}).items()}
+    warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=starts[0].persona))
     for folder, choice in choices.items():
         own = [thread for thread, item in zip(threads, folders, strict=True) if item == folder]
         _settle(instance, own, choice, folder)

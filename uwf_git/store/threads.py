@@ -63,15 +63,6 @@ class DamagedThread(NamedTuple):
     problem: str
 
 
-class Task(NamedTuple):
-    """The input of a new thread. `budget` and `max_rounds` are its own limits, `persona` the speaker's id."""
-
-    prompt: str
-    budget: Mapping[str, float] = {}
-    max_rounds: int | None = None
-    persona: str = ""
-
-
 class UnreferencedStep(NamedTuple):
     """A step's commit without a ref, and its StepNode."""
 
@@ -377,38 +368,24 @@ class Threads(Histories):
 
     # Writing
 
-    def start(
-        self,
-        version: Oid,
-        workflow: Hash,
-        prompt: str,
-        budget: Mapping[str, float] | None = None,
-        max_rounds: int | None = None,
-        persona: str = "",
-        data: Mapping[str, Any] | None = None,
-        origin: Oid | None = None,
-        project: str = "",
-    ) -> ThreadId:
-        """Start a thread of a workflow version. `max_rounds` is for code workflows, `persona` and `data` for
-        crews. `origin` is the head of the conversation or run that it follows, `project` a label. Makes
-        `refs/uwf/threads/<new ULID>`."""
-        self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
+    def start(self, version: Oid, start: Start, origin: Oid | None = None, project: str = "") -> ThreadId:
+        """Start a thread of a workflow version. `origin` is the head of the conversation or run that it follows,
+        `project` a label. Makes `refs/uwf/threads/<new ULID>`."""
+        self._store.before_record(NewRecord(THREADS, self._name_of(start.workflow), (STARTS,), version))
         with self._store.together():
-            node = self._store.put(
-                *Start(workflow, prompt, budget, max_rounds, persona, data).typed_payload()
-            )
+            node = self._store.put(*start.typed_payload())
             thread = new_thread_id()
             return self._at(thread, self.begin(version, node, thread, origin=origin, project=project))
 
     def start_all(
-        self, version: Oid, workflow: Hash, tasks: Sequence[Task], projects: Sequence[str] = ()
+        self, version: Oid, starts: Sequence[Start], projects: Sequence[str] = ()
     ) -> list[ThreadId]:
-        """Start one thread per task with one write; return their ids in order. `projects` are their labels. Makes
-        `refs/uwf/threads/<new ULID>` for each."""
-        self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
-        threads = sorted(new_thread_id() for _ in tasks)
+        """Start threads of a workflow version with one write; return their ids in order. `projects` are their labels.
+        Makes `refs/uwf/threads/<new ULID>` for each."""
+        self._store.before_record(NewRecord(THREADS, self._name_of(starts[0].workflow), (STARTS,), version))
+        threads = sorted(new_thread_id() for _ in starts)
         with self._store.together():
-            nodes = [self._store.put(*Start(workflow, *task).typed_payload()) for task in tasks]
+            nodes = [self._store.put(*start.typed_payload()) for start in starts]
             beginnings = {
                 thread: self._begin(version, node, thread, project=project)
                 for thread, node, project in zip(threads, nodes, projects or [""] * len(threads), strict=True)

@@ -121,20 +121,22 @@ _STARTED = Record(_THREAD, ("workflow", "{name}  {workflow}"), ("next", "uwf thr
 def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, persona: str | None) -> None:
     """Start a thread per task of a file and print them in order. `what` has the defaults for tasks."""
     from uwf_cli.tasks import naming, read_tasks
-    from uwf_git.api.start import Task, Version, clean_prompt, start_all
+    from uwf_git.api.start import Version, clean_prompt, start_all
     from uwf_git.api.workflows import speaker_of, version_of
+    from uwf_git.format.kinds import Start as StartNode
 
     lines = read_tasks(file)
     definition = startable(invocation, workflow, what.max_rounds is not None)
     instance = invocation.instance
-    tasks: list[Task] = []
+    starts: list[StartNode] = []
     folders: list[Path | None] = []
     for line in lines:
         with naming(line.where):
             if line.max_rounds is not None:
                 require_code(definition, "maxRounds")
-            tasks.append(
-                Task(
+            starts.append(
+                StartNode(
+                    definition.hash,
                     clean_prompt(instance, line.prompt, f"the prompt of {line.where}"),
                     {**what.budget, **line.budget},
                     line.max_rounds or what.max_rounds,
@@ -143,7 +145,7 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
             )
             folders.append(folder(line.cwd) if line.cwd is not None else what.cwd)
     version = Version(version_of(instance, definition), definition.hash, definition.workflow)
-    started = start_all(instance, version, tasks, folders, what._replace(place=Path.cwd()))
+    started = start_all(instance, version, starts, folders, what._replace(place=Path.cwd()))
     begun = [
         StartedThread(item.thread, definition.hash, definition.workflow.name, item.workspace)
         for item in started
@@ -152,8 +154,8 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
         if note:
             invocation.note(note)
     rows = [
-        {"thread": thread.thread, "task": one_line(task.prompt, 200)}
-        for thread, task in zip(begun, tasks, strict=True)
+        {"thread": thread.thread, "task": one_line(start.prompt, 200)}
+        for thread, start in zip(begun, starts, strict=True)
     ]
     view = Table(("", "thread"), ("", "task"), free=1)
     invocation.emit([thread.value() for thread in begun], view, shown=rows)

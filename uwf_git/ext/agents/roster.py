@@ -20,6 +20,7 @@ from uwf_git.plugin import (
     AgentConfig,
     AgentProgram,
     Config,
+    StartNode,
     UwfError,
     embedded_agent,
     install_hint,
@@ -220,7 +221,7 @@ def check(
         limited = agent._replace(timeout=timeout or agent.timeout or TIMEOUT)
         there = Instance(location, config=config._replace(agents={**config.agents, name: limited}))
         version = there.registry.put(compile_source(parse_source(_WORKFLOW.encode(), "agent-check.yaml")))
-        thread = there.threads.start(Oid(hex=version.commit), version.hash, _QUESTION)
+        thread = there.threads.start(Oid(hex=version.commit), StartNode(version.hash, _QUESTION))
         began = time.monotonic()
         try:
             with watched(there, thread) if watched else nullcontext():

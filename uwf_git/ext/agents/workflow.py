@@ -30,6 +30,7 @@ from uwf_git.plugin import (
     NotFound,
     Oid,
     Paused,
+    StartNode,
     StepContext,
     ThreadId,
     Usage,
@@ -135,7 +136,7 @@ def _start(ctx: Context) -> ThreadId:
         raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
     task = instance.redactor.text(_task(ctx))[0]
     project = instance.threads.projects.label_of(instance.threads.head(ctx.thread))
-    child = instance.threads.start(version, workflow, task, persona=persona, project=project)
+    child = instance.threads.start(version, StartNode(workflow, task, persona=persona), project=project)
     instance.folders.remember(child, ctx.cwd)
     share_worktree(instance, ctx.thread, child)
     ctx.in_session(child)

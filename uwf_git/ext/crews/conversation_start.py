@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.crews.conversation import conversation_payload
-from uwf_git.plugin import Hash, NotFound, Oid, ThreadId, conversations, put_definition
+from uwf_git.plugin import Hash, NotFound, Oid, StartNode, ThreadId, conversations, put_definition
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.crew_node import Crew
@@ -19,7 +19,9 @@ def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadI
     """Start a conversation. `origin` is the head of the run before it. Makes `refs/uwf/threads/<new ULID>`."""
     version, workflow = _plain(instance)
     project = "" if origin is not None else instance.threads.projects.label_at(Path.cwd())
-    return instance.threads.start(version, workflow, "A conversation.", origin=origin, project=project)
+    return instance.threads.start(
+        version, StartNode(workflow, "A conversation."), origin=origin, project=project
+    )
 
 
 def begin_conversation_with(
@@ -39,7 +41,9 @@ def begin_conversation_with(
     commit = crews.workflow_version(Oid(hex=version.commit), workflow)
     task = f"A conversation with {persona.name}."
     project = "" if origin is not None else instance.threads.projects.label_at(Path.cwd())
-    return instance.threads.start(commit, workflow, task, persona=persona.id, origin=origin, project=project)
+    return instance.threads.start(
+        commit, StartNode(workflow, task, persona=persona.id), origin=origin, project=project
+    )
 
 
 def _plain(instance: Instance) -> tuple[Oid, Hash]:
