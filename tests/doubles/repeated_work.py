@@ -1,18 +1,21 @@
 """What is computed anew for each store though it comes out the same: the files of the schemas that come with uwf, how
-they are packed, and the hashes by which they are verified. That is half of the first call of most tests, and of each
-verification, so a process of tests computes it once.
+they are packed, what they say, and the hashes by which they are verified. That is half of the first call of most tests,
+and of each verification, so a process of tests computes it once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from uwf_git.format import cbor
-from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.node import Node
+from uwf_git.format.quick_schema import Check
 from uwf_git.git import bulk, packing, packs
 from uwf_git.store import nodes
+from uwf_git.verify import nodes as verify_nodes
 
 
 def remember() -> None:
@@ -43,6 +46,33 @@ def remember() -> None:
             encoded[key] = encode(value)
         return encoded[key]
 
+    def remembering(from_blob: Callable[[bytes, str], Node]) -> Callable[[bytes, str], Node]:
+        def remembered_node(content: bytes, where: str) -> Node:
+            if content in read:
+                return read[content]
+            node = from_blob(content, where)
+            if node.type == META and (schema := own.get(encode(node.payload))) is not None:
+                node = read[content] = node._replace(payload=schema)  # its encoding is remembered
+            return node
+
+        return remembered_node
+
+    plain_check = verify_nodes.plain_check
+    checks: dict[int, Check | None] = {}
+
+    def remembered_check(schema: Any) -> Check | None:
+        key = id(schema)
+        if key not in schemas:
+            return plain_check(schema)
+        if key not in checks:
+            checks[key] = plain_check(schema)
+        return checks[key]
+
+    own = {encode(schema): schema for schema in BUILTIN.values()}
+    read: dict[bytes, Node] = {}
+    for module in (nodes, verify_nodes):
+        module.from_blob = remembering(module.from_blob)
+    verify_nodes.plain_check = remembered_check
     cbor.encode = remembered_encoding
     bulk.delta_of = packing.delta_of = remembered_delta
     nodes.to_blob = remembered_file
