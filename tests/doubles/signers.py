@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import git_servers
 from programs import need
 from two_machines import Machine
 
 
 class Signer:
-    """A person with a key. `config` is the file of their git configuration."""
+    """A person with a key, which is made unless the folder has it. `config` is the file of their git settings."""
 
     def __init__(self, folder: Path, name: str) -> None:
         need("ssh-keygen")
         self.name = name
         self.key = folder / "keys" / name
         self.key.parent.mkdir(exist_ok=True, parents=True)
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.key)]
-        subprocess.run(command, check=True, capture_output=True)
+        if not self.key.exists():
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.key)]
+            subprocess.run(command, check=True, capture_output=True)
         self.config = folder / "keys" / f"{name}.gitconfig"
         self.signs()
 
@@ -53,6 +56,23 @@ class SigningMachine(Machine):
     @property
     def environment(self) -> dict[str, str]:
         return super().environment | self.signer.environment
+
+
+def team_of_ann(uwf: object, folder: Path, kept: Path) -> dict[str, Signer]:
+    """Ann, Bob and Eve; a bare repository `shared.git`; and Ann's store in `at-ann`, which has the workflow `relay` and
+    that remote. They are made once in `kept`, and copied into the folder."""
+    names = ("ann", "bob", "eve")
+    if not kept.exists():
+        people = {name: Signer(kept, name) for name in names}
+        server = git_servers.bare(kept / "shared.git")
+        ann = SigningMachine(uwf, kept / "at-ann", people["ann"])
+        ann("init")
+        ann("remote", "add", "origin", server)
+        ann.registers()
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    store = folder / "at-ann" / "store.git"
+    git_servers.git("--git-dir", store, "config", "remote.origin.url", folder / "shared.git")
+    return {name: Signer(folder, name) for name in names}
 
 
 def trust_file(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import git
 from conftest import Uwf
 from fan_outs import World, audit, failing, refused
 
@@ -18,6 +19,7 @@ from uwf_git.api.fan_out import Lookout, in_own_order
 from uwf_git.api.waiting import wait
 from uwf_git.base.errors import Invalid, NotRunning, UwfError
 from uwf_git.engine import step as engine
+from uwf_git.engine.forks import branches_at
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.turn import table
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT
@@ -43,17 +45,21 @@ from uwf_git.verify.whole import local_refs, verify_refs
 
 
 class Machine:
-    """A store of its own with the shared remote."""
+    """A store of its own, made unless it is there, with the shared remote."""
 
     def __init__(self, folder: Path, name: str) -> None:
         location = Location(folder / name, folder / name / "store.git")
-        init(location)
-        (folder / name / "work").mkdir()
-        self.instance = Instance(location, {})
-        self.instance.remotes.add("origin", str(folder / "shared.git"))
+        if location.git_dir.exists():
+            git("--git-dir", location.git_dir, "config", "remote.origin.url", folder / "shared.git")
+            self.instance = Instance(location, {})
+        else:
+            init(location)
+            (folder / name / "work").mkdir()
+            self.instance = Instance(location, {})
+            self.instance.remotes.add("origin", str(folder / "shared.git"))
         self.world = World(self.instance, folder / name / "work", {"planner": {"files": ["a", "b", "c"]}}, [])
-        git = Git(self.instance.store.repository.path)
-        self.exchange = Exchange(self.instance, self.instance.remotes.get("origin"), git)
+        program = Git(self.instance.store.repository.path)
+        self.exchange = Exchange(self.instance, self.instance.remotes.get("origin"), program)
 
     def pull(self) -> Pulled:
         pulled = pull(self.exchange)
@@ -78,24 +84,47 @@ class Machine:
         assert verify_refs(repository, local_refs(repository)).findings == ()
 
 
-Machines = Callable[..., list[Machine]]
+class Machines:
+    """Makes machines in a folder. Those with a thread at its fork are made once in `lasting`, and copied."""
+
+    def __init__(self, folder: Path, lasting: Path) -> None:
+        self._folder, self._lasting = folder, lasting
+
+    def __call__(self, number: int = 2, policy: str = "") -> list[Machine]:
+        """Return machines, of which the first has a workflow that all have pulled."""
+        shared = self._folder / "shared.git"
+        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(shared)], check=True)
+        machines = [Machine(self._folder, f"machine-{place}") for place in range(number)]
+        machines[0].world.put(audit(policy=policy))
+        machines[0].push()
+        for machine in machines[1:]:
+            machine.pull()
+        return machines
+
+    def forked(self, policy: str, alone: bool) -> tuple[Machine, Machine, ThreadId]:
+        """As `forked_by_the_first`, without the branches."""
+        kept = self._lasting / f"forked {policy} {alone}"
+        parts = ("machine-0", "machine-1", "shared.git")
+        if not kept.exists():
+            first, second = self(policy=policy)
+            thread = first.world.start()
+            first.world.forked(thread)
+            first.push(*[thread] if alone else [], alone=alone)
+            second.pull()
+            for part in parts:
+                shutil.copytree(self._folder / part, kept / part)
+            (kept / "thread").write_text(thread)
+            return first, second, thread
+        for part in parts:
+            shutil.copytree(kept / part, self._folder / part)
+        first, second = (Machine(self._folder, name) for name in parts[:2])
+        first.world.asked.append(("planner", "Audit it"))
+        return first, second, ThreadId((kept / "thread").read_text())
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Machines:
-    """Machines, of which the first has a workflow that all have pulled."""
-
-    def made(number: int = 2, policy: str = "") -> list[Machine]:
-        shared = tmp_path / "shared.git"
-        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(shared)], check=True)
-        every = [Machine(tmp_path, f"machine-{each}") for each in range(number)]
-        every[0].world.put(audit(policy=policy))
-        every[0].push()
-        for each in every[1:]:
-            each.pull()
-        return every
-
-    return made
+def machines(tmp_path: Path, lasting: Path) -> Machines:
+    return Machines(tmp_path, lasting)
 
 
 def forked_by_the_first(
@@ -103,12 +132,9 @@ def forked_by_the_first(
 ) -> tuple[Machine, Machine, ThreadId, list[ThreadId]]:
     """Two machines with a thread that the first stepped to its fork and shared, and its branches; `alone`: the second
     machine does not have these."""
-    first, second = machines(policy=policy)
-    thread = first.world.start()
-    branches = first.world.forked(thread)
-    first.push(*[thread] if alone else [], alone=alone)
-    second.pull()
-    return first, second, thread, branches
+    first, second, thread = machines.forked(policy, alone)
+    fork = branches_at(first.instance, first.world.head(thread))
+    return first, second, thread, [branch.thread for branch in fork.each]
 
 
 def settled(*machines: Machine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,12 +44,17 @@ WORDS = "Let the reviewer see the diff\n\nIt asked for it in every second run.\n
 class Shared:
     """A store with a remote, a bare repository by path, in which a forge's clicks are done with git."""
 
-    def __init__(self, uwf: Uwf, root: Path, folder: Path) -> None:
-        self.uwf = uwf
-        init(locate(None, os.environ, Path.cwd()))
-        self.store = root / "store.git"
-        self.remote = bare(folder)
-        uwf("remote", "add", "origin", folder)
+    def __init__(self, uwf: Uwf, root: Path, folder: Path, kept: Path | None = None) -> None:
+        """Make them, or copy those of the folder `kept`."""
+        self.uwf, self.store, self.remote = uwf, root / "store.git", folder
+        if kept is None:
+            init(locate(None, os.environ, Path.cwd()))
+            bare(folder)
+            uwf("remote", "add", "origin", folder)
+        else:
+            shutil.copytree(kept / "root", root)
+            shutil.copytree(kept / "forge.git", folder)
+            git(self.store, "config", "remote.origin.url", str(folder))
 
     @property
     def instance(self) -> Instance:
@@ -120,10 +126,16 @@ def shared(uwf: Uwf, root: Path, tmp_path: Path) -> Shared:
 
 
 @pytest.fixture
-def published(shared: Shared) -> Shared:
-    """A registered workflow, published."""
+def published(uwf: Uwf, root: Path, tmp_path: Path, lasting: Path) -> Shared:
+    """A registered workflow, published. It is made once, and copied."""
+    folder, kept = tmp_path / "forge.git", lasting / "published-workflow"
+    if kept.exists():
+        return Shared(uwf, root, folder, kept)
+    shared = Shared(uwf, root, folder)
     shared.put(PAIR)
-    shared.uwf("publish", "workflow", "pair")
+    uwf("publish", "workflow", "pair")
+    shutil.copytree(root, kept / "root")
+    shutil.copytree(folder, kept / "forge.git")
     return shared
 
 

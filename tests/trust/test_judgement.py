@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -54,6 +55,11 @@ class Store_:
         machine("thread", "answer", thread, "-f", "decision=send")
         return thread
 
+    @property
+    def thread(self) -> str:
+        """What `fills` returned."""
+        return (self.folder / "thread").read_text()
+
     def steps(self, thread: str) -> None:
         replies = self.folder / "replies.yaml"
         replies.write_text("- { role: writer, output: { text: first } }\n")
@@ -86,13 +92,33 @@ def store(uwf: Any, hermetic: Path) -> Store_:
     return Store_(uwf, hermetic)
 
 
+@pytest.fixture
+def filled(uwf: Any, hermetic: Path, lasting: Path) -> Store_:
+    """A store with a record of each kind."""
+    return filled_once(uwf, hermetic, lasting / "filled")
+
+
+@pytest.fixture
+def unsigned(uwf: Any, hermetic: Path, lasting: Path) -> Store_:
+    """As `filled`, and nothing is signed."""
+    return filled_once(uwf, hermetic, lasting / "unsigned", signs=False)
+
+
+def filled_once(uwf: Any, folder: Path, kept: Path, signs: bool = True) -> Store_:
+    if not kept.exists():
+        first = Store_(uwf, kept)
+        first.people["bob"].signs(commits=signs)
+        (kept / "thread").write_text(first.fills())
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    return Store_(uwf, folder)
+
+
 def every(outcome: str) -> dict[str, set[str]]:
     return {kind: {outcome} for kind in KINDS}
 
 
-def test_each_kind_of_record_is_judged_by_its_key(store: Store_) -> None:
-    store.fills()
-    assert store.outcomes("KEY") == every(MET)
+def test_each_kind_of_record_is_judged_by_its_key(filled: Store_) -> None:
+    assert filled.outcomes("KEY") == every(MET)
     for keys, reason in (
         ((), "which is not in the policy"),
         (("{ssh: KEY, until: 2001-01-01}",), "with a key that was expired"),
@@ -100,21 +126,19 @@ def test_each_kind_of_record_is_judged_by_its_key(store: Store_) -> None:
         (("{ssh: KEY, revoked: always}",), "with a key that was revoked"),
         (("{ssh: KEY, from: 2100-01-01}",), "before the key was valid"),
     ):
-        assert store.outcomes(*keys) == every(UNMET), keys
-        assert all(reason in each.reason for each in store.judge(*keys))
-    assert store.outcomes("{ssh: KEY, from: 2001-01-01, until: 2100-01-01}") == every(MET)
+        assert filled.outcomes(*keys) == every(UNMET), keys
+        assert all(reason in each.reason for each in filled.judge(*keys))
+    assert filled.outcomes("{ssh: KEY, from: 2001-01-01, until: 2100-01-01}") == every(MET)
     by_ann = ALL.replace("require: signed", "signed-by: [ann]")
-    assert store.outcomes("KEY", rules=by_ann) == every(UNMET)
-    assert {each.person for each in store.judge("KEY", rules=by_ann)} == {"bob"}
-    assert store.outcomes("KEY", rules=by_ann.replace("ann", "bob")) == every(MET)
+    assert filled.outcomes("KEY", rules=by_ann) == every(UNMET)
+    assert {each.person for each in filled.judge("KEY", rules=by_ann)} == {"bob"}
+    assert filled.outcomes("KEY", rules=by_ann.replace("ann", "bob")) == every(MET)
 
 
-def test_each_kind_of_record_that_is_unsigned_is_unmet(store: Store_) -> None:
-    store.people["bob"].signs(commits=False)
-    store.fills()
-    assert store.outcomes("KEY") == every(UNMET)
-    assert all(each.reason.endswith("is not signed") for each in store.judge("KEY"))
-    assert {each.record.word.split()[0] for each in store.judge("KEY")} == {
+def test_each_kind_of_record_that_is_unsigned_is_unmet(unsigned: Store_) -> None:
+    assert unsigned.outcomes("KEY") == every(UNMET)
+    assert all(each.reason.endswith("is not signed") for each in unsigned.judge("KEY"))
+    assert {each.record.word.split()[0] for each in unsigned.judge("KEY")} == {
         *("workflow", "crew", "suite", "baseline", "start", "step", "answer", "attempt", "the")
     }
 
@@ -132,32 +156,28 @@ def test_a_step_that_names_a_person_as_its_agent_is_a_step_all_the_same() -> Non
     assert step_of("writer", "uwf-llm", False) == ("steps",)
 
 
-def test_a_rule_is_about_the_records_that_it_names(store: Store_) -> None:
-    store.people["bob"].signs(commits=False)
-    thread = store.fills()
+def test_a_rule_is_about_the_records_that_it_names(unsigned: Store_) -> None:
     rules = "[{threads: ga*d, of: [answers, ends], require: signed}]"
-    found = store.judge("KEY", rules=rules)
+    found = unsigned.judge("KEY", rules=rules)
     assert [each.record.of for each in found] == [("answers",), ("ends",)]
-    assert {each.record.thread for each in found} == {thread}
-    assert store.judge("KEY", rules="[{threads: other, require: signed}]") == []
+    assert {each.record.thread for each in found} == {unsigned.thread}
+    assert unsigned.judge("KEY", rules="[{threads: other, require: signed}]") == []
 
 
-def test_what_was_signed_with_a_key_that_has_ended_since_is_not_provable_by_its_date(store: Store_) -> None:
-    store.fills()
+def test_what_was_signed_with_a_key_that_has_ended_since_is_not_provable_by_its_date(filled: Store_) -> None:
     ends = "{ssh: KEY, until: 2050-01-01}"
-    assert store.outcomes(ends) == every(MET)  # it has not ended, and this store has seen it
-    assert store.outcomes(ends, now=FAR) == every(MET)
-    (store.machine.store / "uwf" / "signatures.db").unlink()
-    assert store.outcomes(ends, now=FAR) == every(NOT_PROVABLE)
-    assert all("may be younger than it says" in each.reason for each in store.judge(ends, now=FAR))
-    assert store.outcomes("{ssh: KEY, revoked: 2050-01-01}", now=FAR) == every(NOT_PROVABLE)
+    assert filled.outcomes(ends) == every(MET)  # it has not ended, and this store has seen it
+    assert filled.outcomes(ends, now=FAR) == every(MET)
+    (filled.machine.store / "uwf" / "signatures.db").unlink()
+    assert filled.outcomes(ends, now=FAR) == every(NOT_PROVABLE)
+    assert all("may be younger than it says" in each.reason for each in filled.judge(ends, now=FAR))
+    assert filled.outcomes("{ssh: KEY, revoked: 2050-01-01}", now=FAR) == every(NOT_PROVABLE)
 
 
-def test_a_store_that_saw_it_too_late_proves_nothing(store: Store_) -> None:
-    store.fills()
+def test_a_store_that_saw_it_too_late_proves_nothing(filled: Store_) -> None:
     ends = "{ssh: KEY, until: 2050-01-01}"
-    assert store.outcomes(ends, now=FAR) == every(NOT_PROVABLE)
-    assert store.outcomes(ends, now=FAR + 1) == every(
+    assert filled.outcomes(ends, now=FAR) == every(NOT_PROVABLE)
+    assert filled.outcomes(ends, now=FAR + 1) == every(
         NOT_PROVABLE
     )  # it is seen since then, which is after the end
 
@@ -195,42 +215,39 @@ def test_the_signer_s_own_later_records_prove_no_age(store: Store_) -> None:
     assert store.outcomes("{ssh: KEY, until: 2050-01-01}", now=FAR) == every(NOT_PROVABLE)
 
 
-def test_a_signature_that_an_older_version_noted_is_verified_again_and_keeps_its_time(store: Store_) -> None:
-    store.fills()
+def test_a_signature_that_an_older_version_noted_is_verified_again_and_keeps_its_time(filled: Store_) -> None:
     ends = "{ssh: KEY, until: 2050-01-01}"
-    assert store.outcomes(ends) == every(MET)
-    path = store.machine.store / "uwf" / "signatures.db"
+    assert filled.outcomes(ends) == every(MET)
+    path = filled.machine.store / "uwf" / "signatures.db"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE seen SET fingerprint = 'forged'")
         db.execute("PRAGMA user_version = 1")
-    assert store.outcomes(ends, now=FAR) == every(MET)
-    cache = SeenSignatures(store.machine.store / "uwf")
-    found = cache.get([each.record.object for each in store.judge(ends, now=FAR)])
+    assert filled.outcomes(ends, now=FAR) == every(MET)
+    cache = SeenSignatures(filled.machine.store / "uwf")
+    found = cache.get([each.record.object for each in filled.judge(ends, now=FAR)])
     cache.close()
-    assert {each.fingerprint for each in found.values()} == {fingerprint_of(store.people["bob"].public)}
+    assert {each.fingerprint for each in found.values()} == {fingerprint_of(filled.people["bob"].public)}
     assert all(each.since < FAR for each in found.values())
 
 
-def test_a_signature_is_verified_once_and_its_policy_each_time(store: Store_) -> None:
-    store.fills()
-    store.outcomes("KEY")
-    objects = [each.record.object for each in store.judge("KEY")]
-    seen = SeenSignatures(store.machine.store / "uwf").get(objects)
+def test_a_signature_is_verified_once_and_its_policy_each_time(filled: Store_) -> None:
+    filled.outcomes("KEY")
+    objects = [each.record.object for each in filled.judge("KEY")]
+    seen = SeenSignatures(filled.machine.store / "uwf").get(objects)
     assert len(seen) == len(objects)
-    assert store.outcomes("{ssh: KEY, revoked: always}") == every(UNMET)
-    assert store.outcomes() == every(UNMET)
+    assert filled.outcomes("{ssh: KEY, revoked: always}") == every(UNMET)
+    assert filled.outcomes() == every(UNMET)
 
 
-def test_a_tag_whose_signature_is_of_another_text_is_bad(store: Store_) -> None:
+def test_a_tag_whose_signature_is_of_another_text_is_bad(filled: Store_) -> None:
     from forged import Forger
 
-    thread = store.fills()
-    git = Forger(store.machine.store)
+    git, thread = Forger(filled.machine.store), filled.thread
     raw = git("cat-file", "tag", f"refs/uwf/archive/{thread}").encode() + b"\n"
     forged = git.write("tag", raw.replace(b"bob@", b"bot@"))
     git("update-ref", f"refs/uwf/archive/{thread}", forged)
     (ended,) = (
-        each for each in store.judge("KEY") if each.record.of == ("ends",) and each.record.thread == thread
+        each for each in filled.judge("KEY") if each.record.of == ("ends",) and each.record.thread == thread
     )
     assert (ended.outcome, ended.reason) == (
         UNMET,
@@ -238,8 +255,7 @@ def test_a_tag_whose_signature_is_of_another_text_is_bad(store: Store_) -> None:
     )
 
 
-def test_the_ends_in_a_fold_are_judged(store: Store_) -> None:
-    store.fills()
-    store.machine("gc", "--fold-before", "9999-01-01")
-    assert store.outcomes("KEY")["ends"] == {MET}
-    assert store.outcomes()["ends"] == {UNMET}
+def test_the_ends_in_a_fold_are_judged(filled: Store_) -> None:
+    filled.machine("gc", "--fold-before", "9999-01-01")
+    assert filled.outcomes("KEY")["ends"] == {MET}
+    assert filled.outcomes()["ends"] == {UNMET}

@@ -13,7 +13,7 @@ from typing import Any
 import git_servers
 import pytest
 from forged import Forger
-from signers import Signer, SigningMachine, trust_file
+from signers import SigningMachine, team_of_ann, trust_file
 
 from uwf_git.store import layout
 
@@ -23,16 +23,12 @@ SIGNED = "[{threads: '*', require: signed}]"
 class Team:
     """Ann, Bob and Eve with a store each, and a bare repository in common. Ann's has the policy."""
 
-    def __init__(self, uwf: Callable[..., Any], folder: Path) -> None:
+    def __init__(self, uwf: Callable[..., Any], folder: Path, kept: Path) -> None:
         self._uwf = uwf
         self.folder = folder
-        self.people = {name: Signer(folder, name) for name in ("ann", "bob", "eve")}
+        self.people = team_of_ann(uwf, folder, kept)
         self.server = folder / "shared.git"
-        git_servers.git("init", "--quiet", "--bare", self.server)
         self.ann = SigningMachine(uwf, folder / "at-ann", self.people["ann"])
-        self.ann("init")
-        self.ann("remote", "add", "origin", self.server)
-        self.ann.registers()
 
     def sets(
         self, rules: str = SIGNED, people: str = "ann bob", maintainers: str = "ann", more: str = ""
@@ -54,8 +50,8 @@ class Team:
 
 
 @pytest.fixture
-def team(uwf: Any, hermetic: Path) -> Team:
-    return Team(uwf, hermetic)
+def team(uwf: Any, hermetic: Path, lasting: Path) -> Team:
+    return Team(uwf, hermetic, lasting / "ann")
 
 
 def policy_of(machine: SigningMachine) -> str:

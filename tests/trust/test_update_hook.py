@@ -13,7 +13,7 @@ from typing import Any
 import git_servers
 import pytest
 from forged import Forger
-from signers import Signer, SigningMachine, trust_file
+from signers import SigningMachine, team_of_ann, trust_file
 from warm import shared as warm_uwf
 
 from uwf_git.store import layout
@@ -29,12 +29,14 @@ class Served:
     on a real server an interpreter."""
 
     def __init__(
-        self, uwf: Callable[..., Any], folder: Path, server: git_servers.Server | None = None
+        self, uwf: Callable[..., Any], folder: Path, kept: Path, server: git_servers.Server | None = None
     ) -> None:
         self._uwf = uwf
         self.folder = folder
-        self.people = {name: Signer(folder, name) for name in ("ann", "bob", "eve")}
-        self.path = git_servers.bare((server.folder if server is not None else folder) / "shared.git")
+        self.people = team_of_ann(uwf, folder, kept)
+        self.path = (
+            folder / "shared.git" if server is None else git_servers.bare(server.folder / "shared.git")
+        )
         self.url = server.url(self.path) if server is not None else str(self.path)
         for each in self.people.values():
             with each.config.open("a") as file:
@@ -46,9 +48,7 @@ class Served:
                 call = f"{sys.executable} -P -m uwf_git.sync.update_hook"
                 hook.write_text(hook.read_text().replace(call, str(judge)))
         self.ann = self.machine("ann")
-        self.ann("init")
-        self.ann("remote", "add", "origin", self.url)
-        self.ann.registers()
+        git_servers.git("--git-dir", self.ann.store, "config", "remote.origin.url", self.url)
 
     def machine(self, name: str) -> SigningMachine:
         return SigningMachine(self._uwf, self.folder / f"at-{name}", self.people[name])
@@ -74,8 +74,8 @@ class Served:
 
 
 @pytest.fixture
-def served(uwf: Any, hermetic: Path) -> Served:
-    return Served(uwf, hermetic)
+def served(uwf: Any, hermetic: Path, lasting: Path) -> Served:
+    return Served(uwf, hermetic, lasting / "ann")
 
 
 def unsigned(store: Path, commit: str) -> str:
@@ -386,10 +386,12 @@ def test_the_hook_is_written_to_where_git_runs_it(
     assert "uwf refuses" in served.pushes("refs/uwf/trust/policy", f"refs/uwf/threads/{COPY}")
 
 
-@pytest.mark.parametrize("transport", ["http", "ssh"])
-def test_a_server_elsewhere_tells_who_pushes_why_not(transport: str, uwf: Any, hermetic: Path) -> None:
+@pytest.mark.parametrize("transport", ["http", pytest.param("ssh", marks=pytest.mark.extended)])
+def test_a_server_elsewhere_tells_who_pushes_why_not(
+    transport: str, uwf: Any, hermetic: Path, lasting: Path
+) -> None:
     with git_servers.serve(transport) as server:
-        served = Served(uwf, hermetic, server)
+        served = Served(uwf, hermetic, lasting / "ann", server)
         served.sets()
         thread = served.ann.starts()
         served.ann("push")

@@ -32,6 +32,7 @@ def ended(uwf: Uwf, forge: Forge, root: Path, lasting: Path) -> str:
         for folder, copy in folders:
             shutil.copytree(folder, copy)
         (kept / "thread").write_text(thread)
+        return thread
     for folder, copy in folders:
         shutil.copytree(copy, folder, dirs_exist_ok=True)
     git("--git-dir", root / "store.git", "config", "remote.origin.url", forge.folder)

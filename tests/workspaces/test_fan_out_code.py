@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from commands import git
@@ -31,6 +31,7 @@ from uwf_git.format.kinds import Revision
 from uwf_git.format.types import FORK, JOIN
 from uwf_git.kit import create_agent
 from uwf_git.store.instance import Instance
+from uwf_git.store.location import Location, init
 from uwf_git.verify.code import check_code
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workspaces import merging as merging_module
@@ -71,7 +72,10 @@ Fix = Callable[[Path, int], None]
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project of three files of ten lines each."""
-    path = tmp_path / "project"
+    return project_in(tmp_path / "project")
+
+
+def project_in(path: Path) -> Path:
     git("init", "-q", "-b", "main", str(path))
     for name in ("a", "b", "c"):
         (path / f"{name}.txt").write_text("".join(f"{number}\n" for number in range(10)))
@@ -152,6 +156,30 @@ def colliding(folder: Path, index: int) -> None:
     (folder / f"new-{index}.txt").write_text(f"{index}\n")
 
 
+class Conflicted(NamedTuple):
+    """A thread that failed since the code of its last branch conflicts."""
+
+    instance: Instance
+    project: Path
+    thread: ThreadId
+
+
+_conflicted: dict[Path, Conflicted] = {}
+
+
+@pytest.fixture
+def conflicted(lasting: Path) -> Conflicted:
+    """It is made once, for tests that only read it."""
+    if lasting not in _conflicted:
+        location = Location(lasting / "conflicted", lasting / "conflicted/store.git")
+        init(location)
+        instance, project = Instance(location, {}), project_in(lasting / "conflicted-project")
+        thread = begun(instance, project, FAILS)
+        assert ran(instance, thread, playing(colliding)) == "failed"
+        _conflicted[lasting] = Conflicted(instance, project, thread)
+    return _conflicted[lasting]
+
+
 def test_branches_begin_at_the_forks_code_in_worktrees_of_their_own_and_the_join_merges_them(
     instance: Instance, project: Path
 ) -> None:
@@ -194,10 +222,9 @@ def test_branches_that_change_nothing_leave_a_join_without_code(instance: Instan
 
 
 def test_a_conflict_fails_the_thread_if_the_edge_says_so_and_names_branch_and_paths(
-    instance: Instance, project: Path
+    conflicted: Conflicted,
 ) -> None:
-    thread = begun(instance, project, FAILS)
-    assert ran(instance, thread, playing(colliding)) == "failed"
+    instance, project, thread = conflicted
     archive = instance.threads.head(thread).archive
     assert archive is not None and archive.reason.startswith("branch 2 (")
     assert "conflicts with the branches before it in b.txt" in archive.reason
@@ -341,6 +368,7 @@ def test_what_a_role_does_not_merge_is_a_warning_and_a_note_of_its_step(
     assert note in notes["merger"] and notes["reviewer"] == ()
 
 
+@pytest.mark.extended
 def test_a_conflict_that_fails_the_thread_names_all_branches(instance: Instance, project: Path) -> None:
     thread = begun(instance, project, FAILS)
     assert ran(instance, thread, playing(all_colliding)) == "failed"
@@ -364,10 +392,9 @@ def test_the_code_of_a_branch_that_failed_is_not_merged(instance: Instance, proj
 
 
 def test_another_store_and_clone_comes_to_the_same_merge_whatever_is_configured_there(
-    instance: Instance, project: Path, tmp_path: Path
+    conflicted: Conflicted, tmp_path: Path
 ) -> None:
-    thread = begun(instance, project, FAILS)
-    ran(instance, thread, playing(colliding))
+    instance, project, thread = conflicted
     join, fork = code_of(instance, thread, JOIN), code_of(instance, thread, FORK)
     assert join is not None and fork is not None
     steps = instance.threads.history(instance.threads.head(thread)).steps
@@ -389,11 +416,8 @@ def test_another_store_and_clone_comes_to_the_same_merge_whatever_is_configured_
     assert sorted(path.name for path in (clone / "objects").rglob("*")) == before
 
 
-def test_a_join_that_names_other_code_than_merging_gives_is_a_finding(
-    instance: Instance, project: Path
-) -> None:
-    thread = begun(instance, project, FAILS)
-    ran(instance, thread, playing(colliding))
+def test_a_join_that_names_other_code_than_merging_gives_is_a_finding(conflicted: Conflicted) -> None:
+    instance, project, _ = conflicted
     verified = verify_refs(instance.store.repository, local_refs(instance.store.repository))
     assert verified.findings == ()
     (record,) = (each for each in verified.code if each.merge is not None)
@@ -455,6 +479,7 @@ WORKS = """uwf-exec sh -c 'echo "$UWF_ROLE" > "$UWF_THREAD.txt"; case $UWF_ROLE 
 planner) echo "{\\"files\\": [\\"0\\", \\"1\\"]}";; *) echo "{\\"text\\": \\"done\\"}";; esac'"""
 
 
+@pytest.mark.extended
 def test_branches_on_two_machines_find_their_base_and_each_other_by_the_projects_remote(
     uwf: Uwf, project: Path, tmp_path: Path
 ) -> None:

@@ -69,7 +69,7 @@ def test_what_a_person_changed_in_the_worktree_is_kept_with_the_answer(
     assert uwf("verify").json["findings"] == []
 
 
-@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("is_committed", [True, pytest.param(False, marks=pytest.mark.extended)])
 def test_an_answer_about_changes_that_were_not_shown_is_refused(
     uwf: Uwf, coded: str, project: Path, is_committed: bool
 ) -> None:
