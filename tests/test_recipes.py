@@ -14,11 +14,21 @@ from typing import Any
 import git_servers
 import pytest
 import shell_session
-from conftest import EXAMPLES, REPOSITORY
+from commands import git
+from conftest import EXAMPLES, REPOSITORY, Uwf
 from two_machines import RELAY
 
 NOTHING = shutil.ignore_patterns("__pycache__")
 Call = Callable[..., Any]
+FORMAT_1 = REPOSITORY / "tests" / "store" / "format-1.bundle"
+CHANGED_TYPES = """
+from uwf_git.format import types
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.failure_policy import FAILURE_POLICIES
+from uwf_git.format.node import hash_of
+print(list(FAILURE_POLICIES)[-1], *(node for node in BUILTIN if node not in (META, hash_of(META, BUILTIN[node]))))
+"""
+"""Prints the newest failure policy, and the types whose schemas have another hash than is written down."""
 
 
 @pytest.fixture
@@ -111,6 +121,34 @@ def test_the_recipe_for_a_status_makes_one(sources: Path, call: Call, program: C
     for_a_person = at_once.replace("Actor.AGENT", "Actor.PERSON")
     table.write_text(text.replace(before, for_a_person + before), encoding="utf-8")
     assert program("-c", state) == "Stuck(problem='nobody has stepped it for a week', status='stalled')\n"
+
+
+def test_the_recipe_for_a_failure_policy_makes_one_that_changes_no_type_and_needs_no_other_file(
+    sources: Path, call: Call, hermetic: Path, uwf: Uwf
+) -> None:
+    recipe = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("SKIP = FailurePolicy(")
+    table = sources / "uwf_git" / "format" / "failure_policy.py"
+    text = table.read_text(encoding="utf-8").replace("FAIL_ALL}", "FAIL_ALL, SKIP.word: SKIP}")
+    row = recipe[1] + recipe[2].partition("```")[0]
+    table.write_text(text.replace("\nFAILURE_POLICIES", f"{row}\nFAILURE_POLICIES"), encoding="utf-8")
+    types = [sys.executable, "-P", "-c", CHANGED_TYPES]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(sources), str(sources / "cli")])}
+    assert subprocess.run(types, env=environment, capture_output=True, check=True).stdout.split() == [b"skip"]
+    call("init")
+    store = hermetic / "ada" / "store.git"
+    git("--git-dir", store, "fetch", "--quiet", FORMAT_1, "+refs/uwf/*:refs/uwf/*")
+    assert call("verify")["findings"] == [] and call("verify")["verified"]["threads"] > 0
+    example = (EXAMPLES / "fan-out.yaml").read_text(encoding="utf-8")
+    (hermetic / "skipping.yaml").write_text(
+        example.replace("onFailure: drop", "onFailure: skip"), encoding="utf-8"
+    )
+    name = call("workflow", "put", "skipping.yaml")["name"]
+    thread = call("thread", "start", name, "-p", "x")["thread"]
+    call("thread", "run", thread, "--agent", "uwf-rehearse", "--format", "text")
+    assert call("thread", "show", thread)["status"] == "completed"
+    assert call("verify")["findings"] == []
+    earlier = uwf("--root", hermetic / "ada", "thread", "read", thread, check=1).error
+    assert "'skip'" in earlier["message"] and "upgrade uwf-git" in earlier["hint"]
 
 
 def test_the_recipe_for_a_kind_of_turn_makes_one_that_is_checked_stepped_and_verified(

@@ -499,6 +499,7 @@ from uwf_git.format.types import is_kind as is_kind
 from uwf_git.format.types import role_name as role_name
 from uwf_git.format.types import versions as _type_versions
 from uwf_git.format.types import workflow_type as workflow_type
+from uwf_git.format.words import require_known_words as require_known_words
 from uwf_git.format.yaml12 import dump as _dump_yaml
 from uwf_git.format.yaml12 import load as _load_yaml
 from uwf_git.format.yaml12 import read as _read_yaml

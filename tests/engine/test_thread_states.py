@@ -42,7 +42,7 @@ SPELLED = {
 # Strings that are the word of a state, and mean something else.
 STORED_ENDS = {
     "format/endings.py": {"completed", "failed", "killed"},  # in joins and archive tags, which never change
-    "format/types.py": {"completed", "failed", "killed"},
+    "format/words.py": {"failed"},  # the cause of an attempt
     "ext/evaluation/node_types.py": {"completed", "failed", "waiting"},  # a trial's, in its schema
     "workflow/draft.py": {"completed", "failed"},  # `end` in the source of a workflow
 }
@@ -62,7 +62,7 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/mcp/tools.py": {"running", "waiting"},
     "ext/web/events.py": {"failed"},
     "ext/web/thread.py": {"paused", "running"},
-    "format/kinds.py": {"failed"},  # and the cause of an attempt
+    "format/types.py": {"failed"},
     "commands/asking.py": {"paused"},
     "commands/conversation.py": {"failed"},
     "commands/reading.py": {"completed", "paused", "running"},

@@ -229,7 +229,7 @@ class Events:
 
     def _who(self, step_made: StepMade) -> Value:
         payload = self._instance.store.get(step_made.node).payload
-        step = parse_attempt(payload) if step_made.failed else parse_step(payload)
+        step = parse_attempt(payload, step_made.node) if step_made.failed else parse_step(payload)
         return {"step": step_made.number, "role": step.role, **self._instance.threads.credit(step).as_json()}
 
     def _made(self, thread: ThreadId, step_made: StepMade, later: Sequence[Event]) -> Value:

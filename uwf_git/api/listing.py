@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import NotFound
+from uwf_git.base.errors import NotFound, UnknownWord
 from uwf_git.base.text import counted, iso, nearest
 from uwf_git.base.thread_states import Actor, Request, ThreadState
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from uwf_git.engine.spending import Totals
+    from uwf_git.engine.thread_state import ThreadStates
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
@@ -84,8 +85,17 @@ def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
         heads = [head for head in heads if not isinstance(head, DamagedThread) and head.archive]
     heads = _like(instance, heads, wanted)
     states = ThreadStates(instance)
-    threads = [ListedThread(head, states.of(head)) for head in heads]
+    threads = [_with_state(head, states) for head in heads]
     return [thread for thread in threads if not wanted.states or thread.state in wanted.states]
+
+
+def _with_state(head: Head | DamagedThread, states: ThreadStates) -> ListedThread:
+    from uwf_git.store.threads import DamagedThread
+
+    try:
+        return ListedThread(head, states.of(head))
+    except UnknownWord as error:
+        return ListedThread(DamagedThread(head.thread, f"{error.message}; {error.hint}"), ThreadState.CORRUPT)
 
 
 def _like(
@@ -274,7 +284,10 @@ def _branches(instance: Instance, head: Head) -> dict[str, Any]:
     if head.waits_for_join:
         from uwf_git.engine.branch_states import awaited_value
 
-        value |= awaited_value(instance, head)
+        try:
+            value |= awaited_value(instance, head)
+        except UnknownWord as error:
+            value["problem"] = f"{error.message}; {error.hint}"
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import UnknownWord, UwfError
 from uwf_git.engine.spending import BY as BY
 from uwf_git.engine.spending import grouped, together
 
@@ -68,8 +68,11 @@ def _runs(
         if any(not run.spent.lines and not run.spent.unmetered for run in item):
             by_others.append(head)
     for head in by_others:
-        for run in nested(instance, head, runs_by_id):
-            runs_by_id.setdefault(run.id, run)
+        try:
+            for run in nested(instance, head, runs_by_id):
+                runs_by_id.setdefault(run.id, run)
+        except UnknownWord as error:
+            damaged.append({"thread": head.thread, "problem": error.message})
     return runs_by_id.values()
 
 

@@ -30,6 +30,10 @@ class Invalid(UwfError):
     code = "invalid"
 
 
+class UnknownWord(Invalid):
+    """A node has a word of a closed set that this version doesn't know: a newer one wrote it."""
+
+
 class LimitExceeded(Invalid):
     """A workflow's expression or template exceeded its time or memory. Depends on the machine, so it is never
     cached."""

@@ -41,7 +41,6 @@ from uwf_git.config.settings import (
     UNPRICED,
     VARIABLE,
     WORKSPACE_FIELDS,
-    WORKSPACES,
     AgentConfig,
     Config,
     ConfigProblem,
@@ -58,6 +57,7 @@ from uwf_git.format import yaml12
 from uwf_git.format.amounts import Problem, parse_budget, parse_quota, parse_rates, parse_size
 from uwf_git.format.document import Document
 from uwf_git.format.schema import ValuePath
+from uwf_git.format.words import WORKSPACES
 
 _Amounts = TypeVar("_Amounts")
 

@@ -53,8 +53,6 @@ KEEP = "keep"
 """What `sessions` can say: that what agent programs keep of a conversation is kept with its steps."""
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
-WORKSPACES = ("worktree", "folder", "shared")
-"""What `workspace.kind` can be."""
 WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""

@@ -70,9 +70,10 @@ def census_of(instance: Instance, commit: Oid) -> Census | None:
     for row in reversed(list(ancestry(instance.store, commit))):
         one = None
         if begins_threads(row.role):
-            fork = parse_fork(_output(instance, row))
+            fork = parse_fork(_output(instance, row), row.node)
         elif gathers_threads(row.role) and fork is not None and row.workflow is not None:
-            one = of_join(instance.registry.workflow(row.workflow), fork, parse_join(_output(instance, row)))
+            joined = parse_join(_output(instance, row), row.node)
+            one = of_join(instance.registry.workflow(row.workflow), fork, joined)
         elif row.kind == "step":
             one = _of_step(instance, row)
         if one is not None:

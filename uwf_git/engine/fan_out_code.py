@@ -188,7 +188,11 @@ def settled(instance: Instance, at: Position, text: str) -> str:
     if not (missing := work.unmerged(named)):
         return text
     project, remote = work.project, work.remote
-    owners = {branch.conflict.commit: branch.thread for branch in parse_join(step.output) if branch.conflict}
+    owners = {
+        branch.conflict.commit: branch.thread
+        for branch in parse_join(step.output, step.hash)
+        if branch.conflict
+    }
     for commit in missing:
         if remote and commit in owners and not project.commit(commit):
             with suppress(RemoteFailed):

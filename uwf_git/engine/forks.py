@@ -69,13 +69,13 @@ class Branches(NamedTuple):
 def fork_at(instance: Instance, node: Hash) -> Fork:
     """Return the Fork of a fork's StepNode."""
     step = instance.store.get(node).payload
-    return parse_fork(instance.store.get(step["output"]).payload)
+    return parse_fork(instance.store.get(step["output"]).payload, node)
 
 
 def join_at(instance: Instance, node: Hash) -> tuple[JoinedBranch, ...]:
     """Return the branches of a join's StepNode."""
     step = instance.store.get(node).payload
-    return parse_join(instance.store.get(step["output"]).payload)
+    return parse_join(instance.store.get(step["output"]).payload, node)
 
 
 def ends_gathered(instance: Instance, step: Step | StepContext) -> list[Hash]:
@@ -106,18 +106,15 @@ def awaited(instance: Instance, head: Head) -> list[Head]:
     """Return the heads of the threads that a thread waits for, by index, without those that are not here."""
     if not head.waits_for_join:
         return []
-    return [branch.head for branch in branches_at(instance, head).each if branch.head is not None]
+    return [branch.head for branch in begun_branches(instance, head) if branch.head is not None]
 
 
 def begun_at(instance: Instance, row: CommitRow) -> Sequence[ThreadId]:
     """Return the threads that a step began, by index, whether or not they are here."""
     if not begins_threads(row.role):
         return ()
-    return _branch_ids(row, fork_at(instance, row.node))
-
-
-def _branch_ids(row: CommitRow, fork: Fork) -> list[ThreadId]:
-    return [branch_id(row.oid.hex(), row.time, position) for position in range(fork.size)]
+    items = instance.store.get(instance.store.step(row.node).output).payload["items"]
+    return [branch_id(row.oid.hex(), row.time, position) for position in range(len(items))]
 
 
 def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
@@ -167,12 +164,9 @@ def is_branch_at(store: Store, row: CommitRow, fork: Hash, position: int) -> boo
     return own is not None and (own.fork, own.position) == (fork, position)
 
 
-def branches_at(instance: Instance, head: Head) -> Branches:
-    """Return the branches of a thread whose last step is a fork."""
-    from uwf_git.workflow.fan_out import judge
-
-    row, fork = head.row, fork_at(instance, head.node)
-    threads = _branch_ids(row, fork)
+def begun_branches(instance: Instance, head: Head) -> list[BranchState]:
+    """Return the branches of a thread whose last step is a fork, whatever its policy."""
+    row, threads = head.row, begun_at(instance, head.row)
     heads = instance.threads.heads(threads)
     for position, thread in enumerate(threads):
         there = heads.get(thread)
@@ -181,9 +175,14 @@ def branches_at(instance: Instance, head: Head) -> Branches:
                 f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
                 f"uwf thread rm {thread} --yes, then step again",
             )
-    branch_states = [
-        BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)
-    ]
+    return [BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)]
+
+
+def branches_at(instance: Instance, head: Head) -> Branches:
+    """Return the branches of a thread whose last step is a fork, and whether they may be joined."""
+    from uwf_git.workflow.fan_out import judge
+
+    fork, branch_states = fork_at(instance, head.node), begun_branches(instance, head)
     states = [state.state for state in branch_states]
     reasons = {state.position: state.reason for state in branch_states if state.reason}
     return Branches(fork, tuple(branch_states), judge(fork, states, reasons))

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from uwf_git.base.errors import AgentFailed, Throttled, UwfError
 from uwf_git.base.text import duration
 from uwf_git.config.resolve import asks_model, known_agent
-from uwf_git.format.kinds import ENDED_BY_USER, REHEARSE, THROTTLED
+from uwf_git.format.kinds import ENDED_BY_USER, REHEARSE
+from uwf_git.format.words import THROTTLED
 from uwf_git.store.private_files import read_private, write_private
 
 if TYPE_CHECKING:

@@ -14,16 +14,8 @@ from uwf_git.engine.performer import AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
 from uwf_git.engine.turn.hooks import Turn, Work
 from uwf_git.engine.turn.worktree import failed_code
-from uwf_git.format.kinds import (
-    FAILED,
-    KILLED_NOW,
-    PAUSED_NOW,
-    THROTTLED,
-    TIMEOUT,
-    Attempt,
-    Revision,
-    parse_attempt,
-)
+from uwf_git.format.kinds import KILLED_NOW, PAUSED_NOW, Attempt, Revision, parse_attempt
+from uwf_git.format.words import FAILED, THROTTLED, TIMEOUT
 from uwf_git.store.history import Head
 from uwf_git.store.private import KILL, PAUSE, AgentReport
 from uwf_git.workflow.turn import Outlook

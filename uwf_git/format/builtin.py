@@ -57,6 +57,11 @@ def builtin(name: str, schema: dict[str, Any]) -> Hash:
     return Hash(name)
 
 
+def title_of(type_hash: str) -> str:
+    """Return the title of a type of the core, "" for another."""
+    return str(BUILTIN.core.get(Hash(type_hash), {}).get("title", ""))
+
+
 def record(title: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a closed object. A name ending in `?` is optional. The order of the other fields
     is part of the hash."""
@@ -76,6 +81,12 @@ def node_type(name: str, title: str, fields: Mapping[str, Any]) -> Hash:
 
 def described(schema: Mapping[str, Any], text: str) -> dict[str, Any]:
     return {**schema, "description": text}
+
+
+def word(text: str) -> dict[str, Any]:
+    """Return the schema of a word out of a closed set. It leaves the words to the parsers (see `format/words`), so that
+    one more doesn't change the type."""
+    return described(STRING, f"{text} A word: newer versions may know more.")
 
 
 def list_of(item: Any, **besides: Any) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 COMPLETED, FAILED, KILLED = "completed", "failed", "killed"
 LEFT = "left"
 """The status of a branch that had not ended at its join."""
+AT_JOIN = COMPLETED, FAILED, KILLED, LEFT
+"""The statuses of a branch at its join."""
 JOINED_WITHOUT = "joined without"
 """The reason for killing a branch or a call that had not ended when it was done without."""
 PARENT_KILLED = "its parent was killed"

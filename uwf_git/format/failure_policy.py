@@ -20,4 +20,4 @@ WAIT = FailurePolicy("wait", ends_branch=False)
 DROP = FailurePolicy("drop", allows_failures=True)
 FAIL_ALL = FailurePolicy("fail", fails_thread=True)
 
-FAILURE_POLICIES = {policy.word: policy for policy in (WAIT, DROP, FAIL_ALL)}
+FAILURE_POLICIES = {WAIT.word: WAIT, DROP.word: DROP, FAIL_ALL.word: FAIL_ALL}

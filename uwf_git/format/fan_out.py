@@ -12,6 +12,7 @@ from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.payloads import from_payload, to_payload
 from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.words import require_known_words
 
 DEFAULT_MOST = 200
 DEEPEST = 8
@@ -114,8 +115,9 @@ def _branches(number: int) -> str:
     return f"{number:,} branch" if number == 1 else f"{number:,} branches"
 
 
-def parse_fork(payload: Any) -> Fork:
-    """Parse a Fork payload. Raises Invalid."""
+def parse_fork(payload: Any, step: str = "") -> Fork:
+    """Parse a Fork payload. Raises Invalid, UnknownWord, which names `step`."""
+    require_known_words("Fork", payload, step and f"of step {step}")
     try:
         branches = tuple(from_payload(ForkedBranch, branch) for branch in payload["branches"])
         of_all = payload["need"] == ALL
@@ -125,8 +127,9 @@ def parse_fork(payload: Any) -> Fork:
         raise Invalid(f"the output of a fork has no valid {error}") from None
 
 
-def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
-    """Parse a Join payload. Raises Invalid."""
+def parse_join(payload: Any, step: str = "") -> tuple[JoinedBranch, ...]:
+    """Parse a Join payload. Raises Invalid, UnknownWord, which names `step`."""
+    require_known_words("Join", payload, step and f"of step {step}")
     try:
         return tuple(map(_parse_joined, payload["branches"]))
     except (KeyError, TypeError, AttributeError) as error:

@@ -24,6 +24,7 @@ from uwf_git.format.types import (
     USER,
     is_kind,
 )
+from uwf_git.format.words import CAUSES, FAILED, require_known_words
 
 if TYPE_CHECKING:
     from uwf_git.format.node import Node
@@ -72,11 +73,6 @@ class Origin(NamedTuple):
     entry: str = ""
     graph: str = ""
     variables: Mapping[str, Any] = {}
-
-
-THROTTLED, FAILED, TIMEOUT = "throttled", "failed", "timeout"
-CAUSES = THROTTLED, FAILED, TIMEOUT
-"""Why an attempt failed: a rate limit or used-up quota, a time limit, or anything else."""
 
 
 class Identity(NamedTuple):
@@ -464,8 +460,9 @@ class Attempt(NamedTuple):
 
 
 def parse_workflow(payload: Any) -> Workflow:
-    """Parse a valid Workflow payload, of a code workflow too. Raises Invalid."""
+    """Parse a valid Workflow payload, of a code workflow too. Raises Invalid, UnknownWord."""
     try:
+        require_known_words("Bundle" if "file" in payload else "Workflow", payload, payload["name"])
         return from_payload(
             Workflow,
             payload,
@@ -490,19 +487,22 @@ def _parse_personas(payload: Any) -> dict[str, Persona]:
 
 
 def _parse_code(payload: Any) -> Code:
-    if payload["language"] not in DEFINITIONS:
-        raise KeyError("language")
     return from_payload(Code, {**payload, **payload["file"]})
 
 
 def _parse_role(name: str, role: Any) -> Role:
     own = {
         "name": name,
-        "schema": Hash(role["outputSchema"] if "outputSchema" in role else role["frontmatter"]),
+        "schema": schema_of_role(role),
         "node": from_payload(PackageNode, role["node"]) if "node" in role else None,
         "retry": from_payload(Retry, role["retry"]) if "retry" in role else None,
     }
     return from_payload(Role, role, **own)
+
+
+def schema_of_role(role: Any) -> Hash:
+    """Return the hash of the schema of a role's outputs, from its part of a valid Workflow payload."""
+    return Hash(role["outputSchema"] if "outputSchema" in role else role["frontmatter"])
 
 
 def parse_start(payload: Any) -> Start:
@@ -578,8 +578,9 @@ def parse_session(payload: Any) -> Session:
     return from_payload(Session, payload, files=files)
 
 
-def parse_attempt(payload: Any) -> Attempt:
-    """Return a failed attempt from its node's payload."""
+def parse_attempt(payload: Any, node: str = "") -> Attempt:
+    """Parse a failed attempt from its node's payload. Raises UnknownWord, which names `node`."""
+    require_known_words("Attempt", payload, node)
     return from_payload(Attempt, payload, code=_revision(payload))
 
 

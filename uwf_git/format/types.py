@@ -26,11 +26,12 @@ from uwf_git.format.builtin import (
     map_of,
     node_type,
     record,
+    word,
 )
-from uwf_git.format.failure_policy import FAILURE_POLICIES
 from uwf_git.format.ids import Hash
 from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PERCENTAGE, PRINTABLE_ASCII, SHA256
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
+from uwf_git.format.words import LANGUAGES, PACKAGE_FORMS
 
 START = "$START"
 """Where a thread begins: its edges name the first role."""
@@ -50,11 +51,11 @@ BUNDLE = "$BUNDLE"
 """Stands for the next role where a bundle's code decides who that is."""
 NEW, RESUME = "new", "resume"
 """What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
-JAVASCRIPT, PYTHON = "javascript", "python"
+JAVASCRIPT, PYTHON = LANGUAGES
 """What a bundle can be written in."""
 MOST_ROUNDS = 1_000_000
 """That a descriptor or a start may allow a thread of a bundle."""
-BMAD, OWN = "bmad", "crew"
+BMAD, OWN = PACKAGE_FORMS
 """The forms of a crew's package: one made elsewhere, or one of `crew.yaml` with workflows in YAML beside it."""
 CREW_DEFINITION = "crew.json"
 """What says in a version's tree which workflow of which crew it is; the package's files are what it includes."""
@@ -90,6 +91,7 @@ _NEED = {
     "anyOf": [{"enum": ["all", "first"]}, POSITIVE, {**STRING, "pattern": PERCENTAGE}],
     "description": "How many branches must complete. All, if missing: then a join waits until all have ended.",
 }
+_ON_FAILURE = word("What a branch that fails does to its fan-out.")
 _FIXED_BRANCH = record("Fixed branch", {"role?": STRING, "workflow?": STRING, "prompt?": STRING})
 _FAN_OUT = record(
     "Fan-out",
@@ -105,13 +107,14 @@ _FAN_OUT = record(
         "atOnce?": described(POSITIVE, "How many branches may run at the same time."),
         "max?": described(POSITIVE, "How many items there may be."),
         "need?": _NEED,
-        "onFailure?": {"enum": [*FAILURE_POLICIES]},
+        "onFailure?": _ON_FAILURE,
         "onConflict?": described(STRING, "ask, fail, or the role that resolves conflicts of code."),
         "join": list_of(
             record("Join edge", {"role": STRING, "condition": NULLABLE_STRING, "prompt?": STRING}), minItems=1
         ),
     },
 )
+_PACKAGE_FORM = word("The form of the crew's package.")
 _PERSONA = record(
     "Persona",
     {
@@ -150,7 +153,7 @@ _RETRY = record(
     {
         "times": {**POSITIVE, "maximum": 100, "description": "Tries after the first."},
         "backoff?": described(_DURATION, "Seconds before the second try, doubled for each further one."),
-        "on?": list_of({"enum": ["throttled", "failed", "timeout"]}),
+        "on?": list_of(word("A cause of a failed attempt.")),
     },
 )
 _ROLE = {
@@ -174,7 +177,7 @@ _ROLE = {
     "node?": described(_NODE, "The node of a crew's package that the role was made of."),
 }
 WORKFLOW = node_type(
-    "8T8DTQ07FNRC6",
+    "BF5BSJ3MPG87J",
     "Workflow",
     {
         "name": STRING,
@@ -228,13 +231,13 @@ WORKFLOW = node_type(
             }
         ),
         "budget?": BUDGET,
-        "workspace?": {"enum": ["worktree", "folder", "shared"]},
+        "workspace?": word("The kind of folder that agents work in."),
         "crew?": record(
             "Origin",
             {
                 "name": STRING,
                 "workflow": STRING,
-                "format": {"enum": [BMAD, OWN]},
+                "format": _PACKAGE_FORM,
                 "entry?": described(STRING, "The path of the document that it begins with."),
                 "graph?": described(STRING, "The path of its graph in the package."),
                 "variables?": {"type": "object", "description": "What a run knows at its start."},
@@ -271,13 +274,13 @@ _OFFERED = record(
     },
 )
 CREW = node_type(
-    "CRD5B6KSPJS8K",
+    "8N69ZJ647PTVR",
     "Crew",
     {
         "name": STRING,
         "version": STRING,
         "description": STRING,
-        "format": {"enum": [BMAD, OWN]},
+        "format": _PACKAGE_FORM,
         "personas": list_of(
             _MEMBER, minItems=1, description="The first is who speaks where nobody is named."
         ),
@@ -287,12 +290,12 @@ CREW = node_type(
 """A crew: its personas and the workflows that it offers."""
 
 CODE = node_type(
-    "5S2XTT9M9FBC1",
+    "72JDKH3Z3AHDA",
     "Bundle",
     {
         "name": STRING,
         "description": STRING,
-        "language": {"enum": [JAVASCRIPT, PYTHON]},
+        "language": word("The language of the code."),
         "file": record(
             "File",
             {
@@ -360,7 +363,7 @@ STARTNODE = node_type(
     },
 )
 FORK_OUTPUT = node_type(
-    "6KBYDTEZMZ4NR",
+    "46HNQXN2BXGD8",
     "Fork",
     {
         "summary": described(STRING, "In words, for people."),
@@ -377,14 +380,14 @@ FORK_OUTPUT = node_type(
             "anyOf": [{"const": "all"}, COUNT],
             "description": "How many branches must complete; all: until all have ended.",
         },
-        "onFailure": {"enum": [*FAILURE_POLICIES]},
+        "onFailure": _ON_FAILURE,
         "onConflict": STRING,
         "atOnce?": POSITIVE,
         "budget?": described(BUDGET, "Each branch's share of the thread's limits."),
     },
 )
 JOIN_OUTPUT = node_type(
-    "F140HJBAWFGNM",
+    "29KRD48F4QD6G",
     "Join",
     {
         "summary": described(STRING, "In words, for people."),
@@ -392,7 +395,7 @@ JOIN_OUTPUT = node_type(
             record(
                 "Joined branch",
                 {
-                    "status": {"enum": ["completed", "failed", "killed", "left"]},
+                    "status": word("How the branch ended."),
                     "thread": STRING,
                     "step": {"anyOf": [_NODE_HASH, {"type": "null"}], "description": "Its last StepNode."},
                     "output": True,
@@ -560,7 +563,7 @@ SESSION = node_type(
 )
 """The files of a program's own conversation, by which another machine goes on with it."""
 ATTEMPT = node_type(
-    "3N8XDCVF2Z95M",
+    "93K366M2KRD2W",
     "Attempt",
     {
         "start": REF,
@@ -572,7 +575,7 @@ ATTEMPT = node_type(
         "stdout?": described(STRING, "The end of what it printed."),
         "stderr?": described(STRING, "The end of what it logged."),
         "code?": _REVISION,
-        "cause?": {"enum": ["throttled", "timeout"]},
+        "cause?": word("Why it failed, if that is known."),
         "resetsAt?": described(COUNT, "Unix seconds at which the provider answers again, as it said."),
     },
 )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import ENDED_BY_USER, FAILED, Attempt, Revision, parse_attempt
+from uwf_git.format.kinds import ENDED_BY_USER, Attempt, Revision, parse_attempt
 from uwf_git.format.types import ATTEMPT
+from uwf_git.format.words import FAILED
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged, StoreUnwritable
 from uwf_git.format import cbor
-from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.builtin import BUILTIN, META, title_of
 from uwf_git.format.ids import Hash, complete, parse_hash
 from uwf_git.format.kinds import (
     Attempt,
@@ -27,7 +27,7 @@ from uwf_git.format.kinds import (
     parse_start,
     parse_step,
     parse_turn,
-    parse_workflow,
+    schema_of_role,
 )
 from uwf_git.format.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.format.schema import Problem, Schema, check_schema
@@ -38,6 +38,7 @@ from uwf_git.format.types import (
     TEXT,
     is_kind,
 )
+from uwf_git.format.words import require_known_words
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -178,7 +179,7 @@ class NodeStore:
 
     def attempt(self, node: Hash) -> Attempt:
         """Return an Attempt node's payload."""
-        return parse_attempt(self.get(node).payload)
+        return parse_attempt(self.get(node).payload, node)
 
     def detail(self, node: Hash) -> Detail | None:
         """Return a Detail, None for a node of another type, which agents without the kit and sub-workflows
@@ -215,7 +216,7 @@ class NodeStore:
 
     def put(self, type_hash: Hash, payload: Any, timestamp: int | None = None) -> Hash:
         """Store a node and return its hash. An existing node is kept. Raises NotFound for an unknown type,
-        Invalid for an invalid payload or missing references, HashCollision for different content with the
+        Invalid for an invalid payload or missing references, UnknownWord, HashCollision for different content with the
         same hash. The content has its keys in the order in which it is read again, so that a prompt or a script says
         the same in a later run."""
         value = cbor.sort_keys(cbor.normalise(payload))
@@ -309,6 +310,7 @@ class NodeStore:
                 f"payload breaks its type {type_hash}: {problems[0]}{more}",
                 f"see: uwf cas schema get {type_hash}",
             )
+        require_known_words(title_of(type_hash), value)
         if references is not None:
             return
         for target in self.references(Node(type_hash, value, 0)):
@@ -407,7 +409,7 @@ def references_by_kind(node: Node) -> list[Hash] | None:
     if is_kind(node.type, "session"):
         return [part for file in parse_session(node.payload).files for part in file.parts]
     if is_kind(node.type, "workflow"):
-        return [*{role.schema: None for role in parse_workflow(node.payload).roles.values()}]
+        return [*dict.fromkeys(map(schema_of_role, node.payload["roles"].values()))]
     if is_kind(node.type, "start"):
         return [parse_start(node.payload).workflow]
     return None

@@ -71,7 +71,8 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
 
 
 def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report, folder: str = "") -> dict[Hash, Node]:
-    """Return the readable nodes of a folder, checked against their types. `folder` is its path, with a slash."""
+    """Return the readable nodes of a folder, checked against their types. `folder` is its path, with a slash. Raises
+    Bad as `Nodes.check` does."""
     here: dict[Hash, Node] = {}
     for name, blob in blobs.items():
         try:
@@ -80,8 +81,11 @@ def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report, folder: 
             report(bad.code, bad.message, bad.at, f"{folder}{layout.node_file(name)}")
 
     def is_broken(name: Hash, node: Node) -> bool:
-        located = Located(report, f"{folder}{layout.node_file(name)}")
-        return not nodes.check(name, node, blobs[name], here, located)
+        path = f"{folder}{layout.node_file(name)}"
+        try:
+            return not nodes.check(name, node, blobs[name], here, Located(report, path))
+        except Bad as bad:
+            raise Bad(bad.code, bad.message, bad.at, path) from None
 
     broken = [name for name, node in here.items() if is_broken(name, node)]
     for name in broken:

@@ -117,8 +117,8 @@ class FanOutChecks:
         if step is None or step.role != FORK:
             raise Bad(_JOIN, f"{record.row.node} is not a step of {FORK}", Oid(raw=record.row.oid))
         try:
-            return parse_fork(step.output)
-        except (LookupError, TypeError, ValueError) as error:
+            return parse_fork(step.output, step.hash)
+        except (UwfError, LookupError, TypeError, ValueError) as error:
             raise Bad(_FORK, f"step {step.hash} is not a valid fork: {error}") from None
 
     # The commits of a join

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import StoreDamaged, UwfError
+from uwf_git.base.errors import StoreDamaged, UnknownWord, UwfError
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.format import cbor
-from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.builtin import BUILTIN, META, title_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import Node, from_blob, node_hash
 from uwf_git.format.quick_schema import Check, plain_check
 from uwf_git.format.schema import SECONDS, Schema, check_schema
+from uwf_git.format.words import require_known_words
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow, node_row
 from uwf_git.store.nodes import is_schema, references_by_kind
-from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.findings import UNKNOWN_WORD, Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
     DEPTH_LIMIT,
@@ -117,7 +118,8 @@ class Nodes:
             raise Bad("missing-node", error.message, name) from None
 
     def check(self, name: Hash, node: Node, blob: bytes, among: Mapping[Hash, Node], report: Report) -> bool:
-        """Check a node against its type, possibly `among` others read with it; report violations."""
+        """Check a node against its type, possibly `among` others read with it; report violations. Raises Bad for a word
+        that this version doesn't know: nothing that such a node is part of can be judged."""
         if name in self._valid:
             return True
         oid = Oid(raw=blob)
@@ -129,6 +131,10 @@ class Nodes:
         if problem:
             report("breaks-schema", f"node {name} breaks its type {node.type}: {problem}", oid)
             return False
+        try:
+            require_known_words(title_of(node.type), node.payload)
+        except UnknownWord as error:
+            raise Bad(UNKNOWN_WORD, f"node {name}: {error.message}; {error.hint}", oid) from None
         self._valid.add(name)
         return True
 

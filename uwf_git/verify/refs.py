@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import UnknownWord, UwfError
 from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
@@ -26,7 +26,7 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.verify.fan_outs import BranchOrigin
-from uwf_git.verify.findings import Bad, Finding, Report, ShownDiff
+from uwf_git.verify.findings import UNKNOWN_WORD, Bad, Finding, Report, ShownDiff
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.records import Records
 from uwf_git.verify.verified import Known, Record
@@ -494,7 +494,8 @@ class Verifier:
                 oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path),)
             )
         except UNFORESEEN as error:
-            self._settle(oid, None, (Finding("damaged", None, None, str(oid), str(error)),))
+            code = UNKNOWN_WORD if isinstance(error, UnknownWord) else "damaged"
+            self._settle(oid, None, (Finding(code, None, None, str(oid), str(error)),))
 
     def _check(self, commit: CommitObject, entered: tuple[Oid, ...]) -> None:
         own: list[Finding] = []
@@ -518,6 +519,8 @@ class Verifier:
             report("unchecked", self._unchecked(f"commit {commit.oid}"), commit.oid)
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
+        except UnknownWord as error:
+            report(UNKNOWN_WORD, f"{error.message}; {error.hint}", commit.oid)
         except UNFORESEEN as error:
             report("malformed", f"commit {commit.oid}: {type(error).__name__}: {error}", commit.oid)
         before = [self._found[parent.raw] for parent in entered]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
+from uwf_git.format.endings import AT_JOIN
 from uwf_git.format.kinds import CONTENT, TIMESTAMP
 from uwf_git.format.shape import MOST_VARIANTS, choices, resolve, types, variants_of
 from uwf_git.format.statuses import SUSPEND
@@ -89,7 +89,7 @@ def _step(role: str, output: Any, may_be_last: bool = False) -> dict[str, Any]:
 
 
 def _branch(output: Any) -> dict[str, Any]:
-    status = {"enum": [COMPLETED, FAILED, KILLED, LEFT]}
+    status = {"enum": [*AT_JOIN]}
     step = {"type": ["string", "null"]}
     properties = {"status": status, "thread": _A_TEXT, "step": step, "output": output, "reason": _A_TEXT}
     return {"type": "object", "properties": properties, _BRANCH: True}

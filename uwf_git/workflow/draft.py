@@ -14,10 +14,10 @@ from uwf_git.format.amounts import parse_budget, parse_duration
 from uwf_git.format.fields import Fields, kind_of, own_items
 from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
-from uwf_git.format.kinds import CAUSES
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.statuses import DEFAULT_STATUS
 from uwf_git.format.types import END, FAIL, FORK, NEW, START
+from uwf_git.format.words import CAUSES, WORKSPACES
 from uwf_git.workflow import fan_out_source
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
 from uwf_git.workflow.fan_out import join_name
@@ -25,7 +25,6 @@ from uwf_git.workflow.fan_out_source import DraftBranch, DraftEdge, DraftFanOut,
 
 VERSION = 1
 
-_WORKSPACES = ("worktree", "folder", "shared")
 _TOP = ("version", "name", "description", "budget", "workspace", "roles", "conditions", "graph")
 _FOR_AGENTS = ("tools", "extractPrompt", "timeout", "retry", "fallback")
 _FOR_PEOPLE = ("assignee", "approvers", "quorum", "notAuthor", "signed")
@@ -194,9 +193,9 @@ class _Reader(Fields):
 
     def _workspace(self, top: dict[str, Any]) -> str:
         kind = self.text(top, (), "workspace", "the workflow") if "workspace" in top else ""
-        if kind and kind not in _WORKSPACES:
+        if kind and kind not in WORKSPACES:
             message = f'workspace "{one_line(kind, 40)}" is unknown'
-            self._findings.error(("workspace",), "bad-workspace", message, f"known: {', '.join(_WORKSPACES)}")
+            self._findings.error(("workspace",), "bad-workspace", message, f"known: {', '.join(WORKSPACES)}")
             return ""
         return kind or ""
 

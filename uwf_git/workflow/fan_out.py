@@ -218,8 +218,10 @@ def join_resolved(steps: Sequence[StepContext], role: str) -> Sequence[StepConte
     if role == USER:
         return joined if asks_human(steps[at].output) else ()
     fork = fork_before(joined)
-    is_resolver = fork is not None and resolver(parse_fork(fork.output), parse_join(steps[at].output)) == role
-    return joined if is_resolver else ()
+    if fork is None:
+        return ()
+    branches = parse_join(steps[at].output, steps[at].hash)
+    return joined if resolver(parse_fork(fork.output, fork.hash), branches) == role else ()
 
 
 def fork_before(steps: Sequence[StepContext]) -> StepContext | None:

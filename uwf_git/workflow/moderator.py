@@ -134,7 +134,7 @@ def decide(
         if last.role == USER:
             return _describe(workflow, start, steps)
         if last.role == FORK:
-            return AwaitingBranches(parse_fork(last.output))
+            return AwaitingBranches(parse_fork(last.output, last.hash))
         if last.role == JOIN and (decision := _at_join(workflow, steps)) is not None:
             return decision
         if asks_human(last.output):
@@ -170,7 +170,7 @@ def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | Workflo
     step = fork_before(steps)
     if step is None:
         raise Invalid("its last step joins branches, and the one before is not a fork")
-    fork, branches = parse_fork(step.output), parse_join(steps[-1].output)
+    fork, branches = parse_fork(step.output, step.hash), parse_join(steps[-1].output, steps[-1].hash)
     joining = judge_join(fork, branches)
     if isinstance(joining, Joinable) and joining.failure:
         return WorkflowEnded(True, joining.failure)
@@ -290,7 +290,7 @@ def _leaving(workflow: Workflow, steps: Sequence[StepContext]) -> tuple[str, Seq
     from uwf_git.workflow.fan_out import fork_before, join_name
 
     step = fork_before(steps)
-    fork = parse_fork(step.output) if step is not None else None
+    fork = parse_fork(step.output, step.hash) if step is not None else None
     edges = workflow.graph.get(fork.source, ()) if fork is not None else ()
     if fork is None or fork.edge >= len(edges) or (fan_out := edges[fork.edge].fan_out) is None:
         raise Invalid(f"workflow {workflow.name}: a join of no fan-out of the workflow")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import Usage
+from uwf_git.format.words import WORKSPACES
 
-WORKTREE, FOLDER, SHARED = "worktree", "folder", "shared"
+WORKTREE, FOLDER, SHARED = WORKSPACES
 """The kinds of workspaces."""
-KINDS = WORKTREE, FOLDER, SHARED
 _FORMS = "worktree, worktree:PROJECT, worktree:PROJECT@REVISION, folder:DIR or shared"
 
 
@@ -37,7 +37,7 @@ class WorkspaceOption(NamedTuple):
 def parse_option(text: str, remote: str = "", changes: bool = False) -> WorkspaceOption:
     """Parse `--workspace`, with the other options about it. Raises Usage."""
     kind, colon, rest = text.partition(":")
-    if kind not in KINDS or (colon and (not rest or kind == SHARED)):
+    if kind not in WORKSPACES or (colon and (not rest or kind == SHARED)):
         raise Usage(f"--workspace {text!r} is not a workspace", f"it is {_FORMS}")
     if kind != WORKTREE and (remote or changes):
         what = "--include-changes" if changes else "a remote for its branch"

@@ -35,14 +35,14 @@ def engines_text(steps: Sequence[StepContext], room: int) -> str:
 
 
 def fork_text(number: int, step: StepContext) -> str:
-    fork = parse_fork(step.output)
+    fork = parse_fork(step.output, step.hash)
     return f"## Step {number}: {fork.summary} forked, one for each {fork.name}"
 
 
 def join_text(number: int, step: StepContext, before: StepContext | None, room: int) -> str:
     """Return the branches of a join by index, in about `room` characters. `before` is the step of its fork."""
-    fork = parse_fork(before.output) if before is not None else None
-    branches = parse_join(step.output)
+    fork = parse_fork(before.output, before.hash) if before is not None else None
+    branches = parse_join(step.output, step.hash)
     loop = "" if fork is None else f", one for each {fork.name}"
     lines = [f"## Step {number}: {step.output['summary']} and joined{loop}"]
     items = [""] * len(branches) if fork is None else [_item(fork, item) for item in fork.items]

@@ -26,13 +26,13 @@ class ForkRoom(Room):
         """Begin the branches of a thread at a fork, or end them with a thread that ended there, if no other waits for
         them. Makes `refs/uwf/threads/<branch>`."""
         from uwf_git.engine.fan_out import begin_branches
-        from uwf_git.engine.forks import branches_at, parents_of
+        from uwf_git.engine.forks import begun_branches, parents_of
 
         if head.archive is None:
             begin_branches(instance, instance.threads.position(head))
             return
-        for branch in branches_at(instance, head).open:
-            if branch.head is not None and not parents_of(instance, branch.head):
+        for branch in begun_branches(instance, head):
+            if branch.head is not None and not branch.state and not parents_of(instance, branch.head):
                 yield Stop(branch.thread, PARENT_KILLED)
 
     def resume(self, instance: Instance, end: Head, text: str) -> str:

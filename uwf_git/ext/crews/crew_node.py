@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.plugin import Hash, Invalid, Persona, from_payload, parse_persona, to_payload
+from uwf_git.plugin import (
+    Hash,
+    Invalid,
+    Persona,
+    from_payload,
+    parse_persona,
+    require_known_words,
+    to_payload,
+)
 
 
 class Effect(NamedTuple):
@@ -86,8 +94,9 @@ class Crew(NamedTuple):
 
 
 def parse_crew(payload: Any) -> Crew:
-    """Parse a valid Crew payload. Raises Invalid."""
+    """Parse a valid Crew payload. Raises Invalid, UnknownWord."""
     try:
+        require_known_words("Crew", payload, payload["name"])
         members = tuple(map(_parse_member, payload["personas"]))
         workflows = tuple(from_payload(CrewWorkflow, workflow) for workflow in payload["workflows"])
         return from_payload(Crew, payload, members=members, workflows=workflows)
