@@ -62,7 +62,7 @@ class Hostile(Forge):
     """A project, and a branch `topic` whose files would leave a trace if anything ran them."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        super().__init__(folder, is_cold=True)
         self.trace = folder / "trace"
         work = folder / "work"
         git("init", "-q", "-b", "main", work)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 from commands import git
 from git_servers import bare
+from warm import shared as warm_uwf
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 # The runner takes a command at the beginning of a line, and an older form anywhere in it.
@@ -61,8 +62,13 @@ class Ran(NamedTuple):
 class Forge:
     """A repository `ann/work` on a forge that is a folder, and pull requests to it."""
 
-    def __init__(self, folder: Path, kind: str = "github") -> None:
+    def __init__(self, folder: Path, kind: str = "github", is_cold: bool = False) -> None:
+        """`is_cold`: its jobs start interpreters of their own, for claims about what these load."""
         self.folder, self.kind = folder, kind
+        self._programs = folder / "bin"
+        self._programs.mkdir(parents=True)
+        if not is_cold and (warm := warm_uwf()) is not None:
+            warm.program(self._programs / "uwf")
         self.remote = bare(folder / "srv" / "ann" / "work", uploadpack_allowAnySHA1InWant="true")
         self._jobs = 0
 
@@ -125,6 +131,7 @@ class Forge:
         known |= {f"needs.check.outputs.{name}": value for name, value in (needs or {}).items()}
         environment = {
             **os.environ,
+            "PATH": f"{self._programs}{os.pathsep}{os.environ['PATH']}",
             "CI": "true",
             "GITHUB_ACTIONS": "true",
             **({"GITEA_ACTIONS": "true"} if self.kind != "github" else {}),
