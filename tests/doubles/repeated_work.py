@@ -1,12 +1,13 @@
 """What is computed anew for each store though it comes out the same: the files of the schemas that come with uwf, how
 they are packed, what they say, and the hashes by which they are verified. That is half of the first call of most tests,
-and of each verification, so a process of tests computes it once.
+and of each verification, so a process of tests computes it once. Likewise the templates of pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from uwf_git.format import cbor
@@ -76,3 +77,24 @@ def remember() -> None:
     cbor.encode = remembered_encoding
     bulk.delta_of = packing.delta_of = remembered_delta
     nodes.to_blob = remembered_file
+
+
+def remember_templates() -> None:
+    """Keep what the templates of pages are compiled to, and compile those of a server."""
+    from jinja2 import Environment
+
+    from uwf_git.ext.web import render
+
+    compile_template = Environment.compile
+    compiled: dict[tuple[object, ...], CodeType] = {}
+
+    def remembered(self: Environment, source: str, name: str | None = None, filename: Any = None) -> CodeType:
+        key = source, name, filename, self.filters.get("when")  # the one in which environments differ
+        if key not in compiled:
+            compiled[key] = compile_template(self, source, name, filename)
+        return compiled[key]
+
+    Environment.compile = remembered  # type: ignore[method-assign, assignment]
+    pages = render._environment(live=True)
+    for template in pages.list_templates():
+        pages.get_template(template)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx
 import pytest
 from programs import program
+from warm import shared as warm_uwf
 
 if TYPE_CHECKING:
     from conftest import Uwf
@@ -34,14 +35,19 @@ Serve = Callable[..., Serving]
 
 
 @pytest.fixture
-def serve(uwf: Uwf) -> Iterator[Serve]:
-    """Starts `uwf web` with these arguments, on a store that is there; it ends with the test."""
+def serve(uwf: Uwf, tmp_path: Path) -> Iterator[Serve]:
+    """Starts `uwf web` with these arguments, on a store that is there; it ends with the test. With `is_cold`, `process`
+    is the server itself, in an interpreter of its own; else it hands on signals, and ends as the server does."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*arguments: str) -> Serving:
+    def run(*arguments: str, is_cold: bool = False) -> Serving:
         uwf("init")
+        warm = None if is_cold else warm_uwf()
+        command = (
+            [warm.program(tmp_path / "uwf", again=False)] if warm else [sys.executable, "-m", "uwf_cli.main"]
+        )
         process = subprocess.Popen(
-            [sys.executable, "-m", "uwf_cli.main", "--format", "json", "web", "--no-open", *arguments],
+            [*command, "--format", "json", "web", "--no-open", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -68,8 +74,8 @@ def client(serve: Serve) -> Iterator[httpx.Client]:
 
 
 def entered(serving: Serving) -> Iterator[httpx.Client]:
-    """A client that was let in."""
-    with httpx.Client(base_url=serving.address, trust_env=False, timeout=30) as made:
+    """A client that was let in. It verifies no certificate, as there is none, and so reads none."""
+    with httpx.Client(base_url=serving.address, trust_env=False, verify=False, timeout=30) as made:
         assert made.get(serving.launch).status_code == 303
         yield made
 

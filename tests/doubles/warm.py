@@ -169,10 +169,12 @@ class WarmUwf:
         call.sendall(kind)
         return call, int(_received(call, MESSAGE))
 
-    def program(self, path: Path, module: str = COMMAND) -> Path:
+    def program(self, path: Path, module: str = COMMAND, again: bool = True) -> Path:
         """Writes a program for shells, which runs a module: a small interpreter that has the fork run on its own
-        descriptors, hands signals on, and ends as the fork does."""
-        return self._write_client(path, _AS_MODULE % module, AGAIN if module == COMMAND else ONCE)
+        descriptors, hands signals on, and ends as the fork does. Without `again` that is a new process, as for a
+        server, which signals end."""
+        kind = AGAIN if again and module == COMMAND else ONCE
+        return self._write_client(path, _AS_MODULE % module, kind)
 
     def _write_client(self, path: Path, arguments: str, kind: bytes) -> Path:
         path.write_text(

@@ -32,7 +32,7 @@ _MOST_IDLE = 2
 _MOST_CALLS = 100  # of a fork, whose memory grows
 _ENDING = 0.05  # seconds that a thread may take to end after the command that started it
 # What few commands load, and every fork would copy the memory of.
-_SELDOM = ("mcp", "starlette", "temporalio", "uvicorn")
+_SELDOM = ("mcp", "temporalio")
 # What is remembered of these rooms depends on nothing but their arguments.
 _PURE = ("uwf_git.format.", "uwf_git.workflow.", "uwf_cli.page.")
 
@@ -488,12 +488,13 @@ def _end(ended: BaseException | None) -> NoReturn:
 
 if __name__ == "__main__":
     from cli_samples import PAIR, REJECTS_ONCE
-    from repeated_work import remember
+    from repeated_work import remember, remember_templates
 
     del sys.path[0]  # the tests' folder
     limit = sys.getrecursionlimit()
     _load()
     remember()
+    remember_templates()
     memory = _Memory()
     _practise(memory, PAIR, REJECTS_ONCE)
     _start_modules_by(sys.argv[2])

@@ -28,7 +28,10 @@ pytestmark = pytest.mark.usefixtures("thread")
 
 def test_the_printed_address_lets_in_once(serve: Serve) -> None:
     serving = serve()
-    with httpx.Client(trust_env=False) as first, httpx.Client(trust_env=False) as second:
+    with (
+        httpx.Client(trust_env=False, verify=False) as first,
+        httpx.Client(trust_env=False, verify=False) as second,
+    ):
         assert first.get(serving.address + "/").status_code == 401
         entered = first.get(serving.launch)
         assert entered.status_code == 303 and "token" not in entered.headers["location"]
@@ -46,7 +49,7 @@ def test_the_printed_address_lets_in_once(serve: Serve) -> None:
 )
 def test_a_request_for_another_host_is_misdirected(serve: Serve, host: str) -> None:
     serving = serve()
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, verify=False) as client:
         client.get(serving.launch)
         port = serving.address.rpartition(":")[2]
         answer = client.get(serving.address + "/", headers={"Host": host.format(port=port)})
@@ -188,7 +191,7 @@ def test_no_other_page_of_this_machine_can_send_a_form(serve: Serve, thread: str
         ]
         for headers in refused:
             assert client.post(url, data=form, headers=headers).status_code == 403, headers
-        with httpx.Client(trust_env=False, base_url=own) as stranger:
+        with httpx.Client(trust_env=False, verify=False, base_url=own) as stranger:
             assert stranger.post(url, data=form, headers={"Origin": own}).status_code == 401
         assert (
             client.post(url, data=form, headers={"Origin": own, "Sec-Fetch-Site": "same-origin"}).status_code
@@ -242,7 +245,7 @@ def test_a_server_of_another_name_is_asked_by_that_one(serve: Serve, thread: str
     serving = serve("--host", "0.0.0.0", "--name", "My-Machine.example")
     port = serving.address.rpartition(":")[2]
     assert serving.address == f"http://My-Machine.example:{port}"
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False) as client:
         known = {"Host": f"my-machine.example:{port}"}
         assert client.get("/", headers=known).status_code == 401
         for host in (f"0.0.0.0:{port}", f"127.0.0.1:{port}", "my-machine.example", f"localhost:{port}"):
@@ -260,7 +263,7 @@ def _memory(process: subprocess.Popen[str]) -> int:
 
 @pytest.mark.extended
 def test_more_open_requests_than_there_is_room_for_are_outlived(serve: Serve) -> None:
-    serving = serve()
+    serving = serve(is_cold=True)
     port = int(serving.address.rpartition(":")[2])
     with letting_in(serving) as client:
         resource.prlimit(serving.process.pid, resource.RLIMIT_NOFILE, (512, 512))

@@ -254,7 +254,7 @@ def test_a_step_outlives_the_server_that_has_begun_it(
     serve: Serve, uwf: Uwf, thread: str, slow_agent: tuple[Path, Path]
 ) -> None:
     begun, gate = slow_agent
-    serving = serve("--run")
+    serving = serve("--run", is_cold=True)
     for client in entered(serving):
         client.headers["Origin"] = serving.address
         form = {"head": _head(uwf, thread)}
