@@ -406,6 +406,7 @@ def test_an_inbox_names_the_project_of_each_item_as_the_list_does(
 
 
 @pytest.mark.parametrize(("answer", "is_sent"), [("y", True), ("", True), ("n", False)])
+@pytest.mark.sample(2)
 def test_a_first_push_asks_on_a_terminal_and_sends_what_is_wanted(
     site: Site, two: tuple[Path, Path, str, str], uwf: Uwf, answer: str, is_sent: bool
 ) -> None:

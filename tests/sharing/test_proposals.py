@@ -383,6 +383,7 @@ def test_an_include_edited_on_the_forge_is_part_of_the_version(shared: Shared) -
         ({"workflow.yaml": ""}, "workflow.yaml"),
     ],
 )
+@pytest.mark.sample(4)
 def test_a_definition_that_is_not_sound_is_named_and_moves_nothing(
     published: Shared, files: Mapping[str, str], reason: str
 ) -> None:

@@ -649,6 +649,7 @@ def test_a_thread_that_ended_while_another_went_on_is_no_rewrite(pair: Pair) -> 
 
 
 @pytest.mark.parametrize("folds", [False, True], ids=["archive", "fold"])
+@pytest.mark.sample(1)
 def test_an_end_by_who_did_not_know_the_head_is_no_rewrite(pair: Pair, folds: bool) -> None:
     pair.works(pair.bob, "second")
     pair.bob("push")

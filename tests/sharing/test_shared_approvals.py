@@ -343,7 +343,9 @@ def test_approvals_from_before_a_rule_are_accepted_with_the_rest(team: Team, tmp
     assert team.bob("verify").json["findings"] == []
 
 
-@pytest.mark.parametrize("principal", ["joann@example.invalid", "ann"])
+@pytest.mark.parametrize(
+    "principal", ["joann@example.invalid", pytest.param("ann", marks=pytest.mark.extended)]
+)
 def test_a_signer_counts_for_exactly_their_address(begun: Begun, tmp_path: Path, principal: str) -> None:
     team = begun(release("[ann@example.invalid]", quorum=1, signed=True))
     signer = team.dora.signer

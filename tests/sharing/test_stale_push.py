@@ -36,6 +36,7 @@ def sends_nothing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("also", [(), ("origin", "ID"), ("--all",)], ids=["all", "by-name", "again"])
+@pytest.mark.sample(2)
 def test_nothing_is_sent_of_a_thread_that_ended_there_and_did_not_move_here(
     pair: Pair, also: tuple[str, ...]
 ) -> None:

@@ -113,6 +113,7 @@ def test_words_of_a_program_in_a_signature_have_no_fingerprint(
 @pytest.mark.parametrize("what", INJECTIONS)
 @pytest.mark.parametrize("kind", ["tag", "commit"])
 @pytest.mark.parametrize("armour", ["", "-----BEGIN PGP SIGNATURE\n", "-----BEGIN PGP SIGNATURE-----\n"])
+@pytest.mark.sample(6)
 def test_the_auditor_s_script_takes_no_words_from_a_signature(
     armour: str, kind: str, what: str, world: ProofWorld
 ) -> None:

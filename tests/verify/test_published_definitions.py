@@ -49,6 +49,7 @@ def test_a_published_workflow_and_a_proposal_are_green(forge: Forge) -> None:
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase", "test"])
+@pytest.mark.sample(2)
 def test_a_proposal_that_a_forge_merged_is_green(forge: Forge, uwf: Uwf, how: str) -> None:
     forge.merges(BASE, PROPOSAL, how)
     clone = forge.cloned("merged", branch=BASE)

@@ -30,7 +30,9 @@ NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 FRESH = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.extended) if name == "fan-out" else name for name in NAMES]
+)
 def test_every_example_rehearsed_to_its_end_is_sound(name: str, uwf: Uwf) -> None:
     thread = uwf("thread", "start", EXAMPLES / f"{name}.yaml", "-p", "# A *task*\n\nwith `more`").json[
         "thread"

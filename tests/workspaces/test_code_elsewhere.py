@@ -195,6 +195,7 @@ def test_the_command_that_is_printed_for_an_answer_works_without_the_code(site: 
     assert site.there(*words, cwd=tmp_path).json["status"] == "completed"
 
 
+@pytest.mark.extended
 def test_both_sides_of_a_divergence_keep_their_code(site: Site) -> None:
     for machine in (site.here, site.there):
         machine("config", "set", "workspace.remote", "origin")
