@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,7 @@ def test_others_see_what_a_command_prints_while_the_model_waits_for_it(
     thread = begin(instance)
     with begin_uwf("thread", "step", thread, "--agent", "uwf-builtin") as process:
         while not (seen := uwf("ps").json) or seen[0]["last"] != "halfway there":
+            time.sleep(0.02)
             assert process.poll() is None, process.communicate()
         assert (seen[0]["model"], seen[0]["turns"]) == ("tiny", 1)
         assert seen[0]["tokens"] > 0

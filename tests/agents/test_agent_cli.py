@@ -1172,6 +1172,7 @@ UNFINISHED: dict[str, tuple[str, list[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(26)
 @pytest.mark.parametrize(("name", "lines"), UNFINISHED.values(), ids=UNFINISHED)
 def test_a_stream_that_does_not_end_well_right_after_its_last_message_makes_no_step(
     name: str, lines: list[dict[str, Any]], instance: Instance, stand_in: Callable[..., Any]

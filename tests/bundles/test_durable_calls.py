@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,7 @@ def test_answers_outlive_a_kill_of_everything_at_once(uwf: Uwf, asked: Asked) ->
     Path("slow").write_text("three")
     step = commands.begin("thread", "step", thread, start_new_session=True)
     while len(calls_of(uwf, thread).get("completed", [])) < 3 or not Path("waits").exists():
+        time.sleep(0.02)
         assert step.poll() is None, step.communicate()
     os.kill(step.pid, signal.SIGKILL)
     step.wait()
@@ -119,7 +121,7 @@ def test_answers_outlive_a_kill_of_everything_at_once(uwf: Uwf, asked: Asked) ->
     Path("asked").unlink()
     os.kill(int(Path("waits").read_text()), signal.SIGKILL)
     while uwf("thread", "step", thread, check=None).code == 4:
-        pass  # until the conversation with the killed agent has ended too
+        time.sleep(0.02)  # until the conversation with the killed agent has ended too
     assert asked() == ["three"]
     assert uwf("thread", "steps", thread).json[0]["output"]["all"] == ["ONE", "TWO", "THREE", "ONE"]
 

@@ -159,6 +159,7 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
     assert [(each["line"], each["code"]) for each in put["warnings"]] == [(2, "not-again")]
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -596,6 +597,7 @@ def test_a_list_says_how_many_calls_it_leaves_out(uwf: Uwf, asked: Asked) -> Non
     assert "3 more are calls of code" in said.err
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("tolerates", "code"), [("0", 15), ("1", 0), ('"49%"', 15), ('"50%"', 0), ('"50%", budget: {}', 0)]
 )

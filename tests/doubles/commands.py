@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from warm import command as quick_uwf
+
 UWF = [sys.executable, "-m", "uwf_cli.main"]
 
 
@@ -51,12 +53,15 @@ def loose(store: Path, revision: str) -> Path:
     return store / "objects" / oid[:2] / oid[2:]
 
 
-def begin(*args: object, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
-    """`uwf` in the background; both of its streams can be read."""
+def begin(
+    *args: object, env: Mapping[str, str] | None = None, as_fork: bool = False, **options: Any
+) -> subprocess.Popen[str]:
+    """`uwf` in the background; both of its streams can be read. `as_fork`: not by an interpreter of its own, for claims
+    that are about no signals."""
+    words = [*(quick_uwf() if as_fork else UWF), *map(str, args)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(
-        [*UWF, *map(str, args)], env={**os.environ, **(env or {})}, text=True, **{**streams, **options}
-    )
+    environment = {**os.environ, **(env or {})}
+    return subprocess.Popen(words, env=environment, text=True, **{**streams, **options})
 
 
 def wait_for(path: Path) -> str:

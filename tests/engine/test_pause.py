@@ -75,7 +75,7 @@ def test_a_paused_thread_is_not_stepped_until_it_is_resumed(uwf: Uwf, thread: st
 
 
 def test_a_run_in_progress_ends_its_step_and_stops_there(uwf: Uwf, thread: str, talker: Path) -> None:
-    running = begin("thread", "run", thread, "--agent", talker)
+    running = begin("thread", "run", thread, "--agent", talker, as_fork=True)
     wait_for(Path("started"))
     assert uwf("thread", "pause", thread).json["status"] == "running"
     shown = uwf("thread", "show", thread).json
@@ -90,7 +90,7 @@ def test_a_run_in_progress_ends_its_step_and_stops_there(uwf: Uwf, thread: str, 
 
 
 def test_a_step_that_is_ended_by_a_pause_goes_on_in_its_session(uwf: Uwf, thread: str, talker: Path) -> None:
-    running = begin("thread", "run", thread, "--agent", talker)
+    running = begin("thread", "run", thread, "--agent", talker, as_fork=True)
     agent = wait_for(Path("started"))
     assert uwf("thread", "pause", thread, "--now").json["status"] == "paused"
     assert not alive(agent)
@@ -124,7 +124,7 @@ def test_a_run_whose_thread_is_killed_meanwhile_says_so_and_not_that_it_goes_on(
     uwf: Uwf, root: Path, thread: str, talker: Path, within: bool
 ) -> None:
     command = "uwf-exec -- sh -c 'echo half; echo $$ > started; sleep 600'"
-    running = begin("thread", "run", thread, "--agent", command if within else talker)
+    running = begin("thread", "run", thread, "--agent", command if within else talker, as_fork=True)
     agent = wait_for(Path("started"))
     uwf("thread", "kill", thread, "--reason", "enough")
     code, lines, error = finish(running)
@@ -180,7 +180,7 @@ def test_the_last_step_of_a_thread_ends_its_pause(uwf: Uwf, thread: str, talker:
     uwf("thread", "step", thread)
     wait = "echo $$ > started; while ! test -e go; do sleep 0.01; done"
     critic = f'uwf-exec -- sh -c \'{wait}; echo "{{\\"approved\\": true}}"\''
-    running = begin("thread", "run", thread, "--agent", critic)
+    running = begin("thread", "run", thread, "--agent", critic, as_fork=True)
     wait_for(Path("started"))
     uwf("thread", "pause", thread)
     Path("go").touch()
@@ -227,7 +227,7 @@ def test_a_sub_workflow_whose_child_is_paused_fails_and_goes_on_with_it_afterwar
     )
     uwf("workflow", "put", inner)
     config(f"agentOverrides: {{inner: {{w: talker}}}}\nagents: {{talker: {{command: {talker}}}}}\n")
-    running = begin("thread", "step", thread, "--agent", "uwf-workflow inner")
+    running = begin("thread", "step", thread, "--agent", "uwf-workflow inner", as_fork=True)
     wait_for(Path("started"))
     (child,) = [each["thread"] for each in uwf("thread", "list").json if each["name"] == "inner"]
     uwf("thread", "pause", child, "--now")

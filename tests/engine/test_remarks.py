@@ -120,7 +120,7 @@ def test_a_remark_to_a_thread_that_can_take_none_is_refused_in_a_line(
 
     other = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
     assert uwf("thread", "say", other, "-m", "  ", check=2).error["code"] == "usage"
-    running = begin("thread", "step", other, "--agent", script("talker", TALKER))
+    running = begin("thread", "step", other, "--agent", script("talker", TALKER), as_fork=True)
     wait_for(Path("started"))
     refused = uwf("thread", "say", other, "-m", "Red", check=4).error
     assert other in refused["message"]
@@ -152,7 +152,7 @@ def test_a_step_that_a_pause_has_ended_goes_on_in_its_session_and_is_told_the_re
         "talker",
         TALKER.replace("text: went on in {session}", "text: went on in {session}, {'Mind' in message}"),
     )
-    running = begin("thread", "run", thread, "--agent", talker)
+    running = begin("thread", "run", thread, "--agent", talker, as_fork=True)
     wait_for(Path("started"))
     uwf("thread", "pause", thread, "--now")
     running.communicate(timeout=60)

@@ -282,6 +282,7 @@ def test_an_agent_that_outlives_its_engine_counts_as_running_and_its_work_is_not
     slow.go.touch()
     deadline = time.monotonic() + 30
     while uwf("thread", "show", thread).json["status"] == "running":
+        time.sleep(0.02)
         assert time.monotonic() < deadline
     done = uwf("thread", "step", thread, "--agent", "no-such-agent").json
     assert done["role"] == "writer"
@@ -299,6 +300,7 @@ def test_what_an_agent_failed_at_after_its_engine_was_gone_is_kept_too(
     orphan.go.touch()
     deadline = time.monotonic() + 30
     while uwf("thread", "show", thread).json["status"] == "running":
+        time.sleep(0.02)
         assert time.monotonic() < deadline
     assert uwf("thread", "step", thread).json["role"] == "writer"
     (attempt,) = uwf("thread", "attempts", thread).json

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,8 +69,9 @@ def test_turns_are_shown_as_they_happen_and_all_of_them_afterwards(
     uwf: Uwf, thread: str, stepping: subprocess.Popen[str], instance: Instance
 ) -> None:
     while not instance.runs.notes(thread):
+        time.sleep(0.02)
         assert stepping.poll() is None
-    live = begin("thread", "turns", thread, "--live")
+    live = begin("thread", "turns", thread, "--live", as_fork=True)
     assert live.stdout is not None
     first = json.loads(live.stdout.readline())
     assert (first["role"], first["text"], first["usage"]["input"]) == ("assistant", "I look.", 10)
@@ -90,11 +92,12 @@ def test_who_watches_hears_words_turns_and_what_became_of_them(
 ) -> None:
     (instance.location.root / ".env").write_text("DEPLOY_TOKEN=s3cr3t-and-long-enough\n")
     news = TurnFeed(instance, ThreadId(thread))
-    process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER))
+    process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER), as_fork=True)
     heard: list[Event] = []
 
     def until(kind: type, number: int) -> list[Event]:
         while sum(isinstance(event, kind) for event in heard) < number:
+            time.sleep(0.01)
             heard.extend(news.news())
             assert process.poll() is None or number == 1
         return heard
@@ -119,6 +122,7 @@ def test_who_watches_hears_words_turns_and_what_became_of_them(
         one_role.tell(7, "end")
         until(StepMade, 1)
         while heard[-1] != WorkStopped():
+            time.sleep(0.01)
             heard.extend(news.news())
     finally:
         process.kill()
@@ -174,10 +178,13 @@ def test_corrections_are_heard_in_the_order_in_which_they_are_kept(
     uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, options: str
 ) -> None:
     news = TurnFeed(instance, ThreadId(thread))
-    process = begin("thread", "step", thread, "--agent", f"{script('doubted', DOUBTED)}{options}")
+    process = begin(
+        "thread", "step", thread, "--agent", f"{script('doubted', DOUBTED)}{options}", as_fork=True
+    )
     heard: list[Event] = []
     try:
         while not any(isinstance(event, StepMade) for event in heard):
+            time.sleep(0.02)
             heard += news.news()
             said = [
                 event for event in heard if isinstance(event, TurnAdded) and event.turn.role == "assistant"
@@ -221,6 +228,7 @@ def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resu
     uwf: Uwf, thread: str, talker: str, stepping: subprocess.Popen[str], instance: Instance
 ) -> None:
     while not any("turn" in note for note in instance.runs.notes(thread)):
+        time.sleep(0.02)
         assert stepping.poll() is None
     subprocess.run(["pkill", "-KILL", "-f", f"^{sys.executable} .*{talker}"], check=True)
     os.kill(stepping.pid, signal.SIGKILL)

@@ -302,6 +302,7 @@ def test_what_a_failed_command_prints_beside_no_answer_is_left_to_the_exit_statu
         assert verdict is None or verdict.problems
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "text",
     [

@@ -63,6 +63,7 @@ def endlessly(code: str, *args: Path) -> Iterator[None]:
     with subprocess.Popen([sys.executable, "-c", code, *args]) as process:
         try:
             while not args[-1].exists():
+                time.sleep(0.02)
                 assert process.poll() is None
             yield
         finally:
