@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cli_samples import write
 from conftest import Uwf
+from warm import command as quick_uwf
 
 GATED = """\
 name: gated
@@ -39,9 +40,11 @@ def waiting(uwf: Uwf) -> str:
     return thread
 
 
-def within(uwf: Uwf, commands: str, shell: str = "sh") -> str:
-    """Run commands as the agent of a step of another thread, and return what they print, each with its status."""
-    Path("commands").write_text(commands)
+def within(uwf: Uwf, commands: str, shell: str = "sh", as_fork: bool = False) -> str:
+    """Run commands as the agent of a step of another thread, and return what they print. With `as_fork` their `uwf` is
+    no interpreter that descends from the step: it knows the step by its environment alone."""
+    called = f'uwf() {{ {shlex.join(quick_uwf())} "$@"; }}\n' if as_fork else ""
+    Path("commands").write_text(called + commands)
     other = uwf("thread", "start", "gated", "-p", "Other").json["thread"]
     uwf(
         "thread",
@@ -170,7 +173,8 @@ def test_nothing_else_is_done_in_the_users_name(uwf: Uwf, waiting: str) -> None:
     Path("gone").mkdir()
     Path("gone/config.yaml").write_text("{}\n")  # of a store that is gone
     commands = [act.format(thread=waiting, here=Path.cwd()) for act in ACTS]
-    printed = within(uwf, "".join(f"{command} 2>&1 | cat; echo =====\n" for command in commands))
+    shell = "".join(f"{command} 2>&1 | cat; echo =====\n" for command in commands)
+    printed = within(uwf, shell, as_fork=True)
     for act, words in zip(ACTS, printed.split("=====\n")[:-1], strict=True):
         assert "this command runs within a step of thread" in words and "only a person" in words, act
     assert uwf("thread", "show", waiting).json["status"] == "waiting"
