@@ -7,7 +7,7 @@ import builtins
 import keyword
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -23,9 +23,15 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 def _keep(attribute: str) -> Any:
     def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            setattr(context.ensure_object(Invocation), attribute, value)
+            invocation = context.ensure_object(Invocation)
+            setattr(invocation, attribute, value)
+            invocation.command_names = lambda: _names_of(context.find_root().command)
 
     return callback
+
+
+def _names_of(command: click.Command) -> Iterable[str]:
+    return command.members if isinstance(command, Group) else ()
 
 
 class Number(click.FloatRange):

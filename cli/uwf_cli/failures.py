@@ -154,6 +154,8 @@ def print_error(
     from uwf_cli import output, terminal
     from uwf_cli.invocation import with_warnings
 
+    findings = [item._replace(hint=invocation.at_root(item.hint)) for item in failure.findings]
+    failure = failure._replace(hint=invocation.at_root(failure.hint), findings=findings)
     if _format(invocation, arguments) == "json":
         value = failure_value(failure)
         if thread is not None:

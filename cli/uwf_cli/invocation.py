@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 
 _KEY = "--api-key"
+_HINTS = frozenset(("hint", "command"))
+_QUOTED = r"""(?<!\S)('[^']*'(?:"'"'[^']*')*)"""  # as shlex.quote writes a word
 
 
 def itself(form: str | None, *arguments: str) -> list[str]:
@@ -32,13 +36,14 @@ def itself(form: str | None, *arguments: str) -> list[str]:
 
 
 class Invocation:
-    """A call. `format_option` and `root_option` are None if not given. `going_on` is the command to continue
-    after Ctrl-C; `exit_status` maps an error's code and status for commands with their own statuses. `warnings` are
-    those that no printed value has yet."""
+    """A call. `format_option` and `root_option` are None if not given; with the latter, `command_names()` are those of
+    uwf. `going_on` is the command to continue after Ctrl-C; `exit_status` maps an error's code and status for commands
+    with their own statuses. `warnings` are those that no printed value has yet."""
 
     def __init__(self) -> None:
         self.format_option: str | None = None
         self.root_option: str | None = None
+        self.command_names: Callable[[], Iterable[str]] = lambda: ()
         self.debug_option = False
         self.all_projects = False
         self.going_on = ""
@@ -47,6 +52,16 @@ class Invocation:
         self._after: list[Callable[[], None]] = []
 
     # Location
+
+    def at_root(self, text: str) -> str:
+        """Return a text whose commands of uwf, outside of quoted words, repeat this call's --root."""
+        if self.root_option is None or "uwf " not in text:
+            return text
+        names = "|".join(map(re.escape, self.command_names()))
+        repeated = f"uwf --root {shlex.quote(self.root_option)}"
+        return re.sub(
+            rf"{_QUOTED}|(?:(?<![\w./-])|(?<=\dm))uwf(?= (?:{names})\b)", lambda m: m[1] or repeated, text
+        )
 
     @cached_property
     def location(self) -> Location:
@@ -195,7 +210,9 @@ class Invocation:
         else:
             from uwf_cli.views import render
 
-            self.write(render(view, terminal.escape_value(value if shown is None else shown)))
+            shown = value if shown is None else shown
+            text = render(view, terminal.escape_value(shown))
+            self.write(text if self.root_option is None or _has_command(shown) else self.at_root(text))
 
     def emit_each(self, values: Iterable[Any], view: View) -> None:
         """Print results as they come, each as text; for machines one list, also if they break off."""
@@ -240,7 +257,7 @@ class Invocation:
     def note(self, text: str) -> None:
         """Print a note on standard error, except for JSON."""
         if self.format == "text":
-            sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
+            sys.stderr.write(f"uwf: {terminal.escape(self.at_root(text))}\n")
 
     def note_left_out(self) -> None:
         """Note after an empty answer that threads of other projects were not looked at, if there are some."""
@@ -254,11 +271,12 @@ class Invocation:
 
     def say(self, text: str) -> None:
         """Print a line on standard error, in every format."""
-        sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
+        sys.stderr.write(f"uwf: {terminal.escape(self.at_root(text))}\n")
         sys.stderr.flush()
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error, and keep it for the next value."""
+        text = self.at_root(text)
         self.warnings.append(text)
         sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
         sys.stderr.flush()
@@ -305,6 +323,15 @@ def with_warnings(value: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     if present := value.get("warnings"):
         return {**value, "warnings": [*present, *({"message": text} for text in texts)]}
     return {**value, "warnings": texts}
+
+
+def _has_command(value: Any) -> bool:
+    """Return whether a value has a text with a command that isn't a hint of this program, such as an agent's."""
+    if isinstance(value, Mapping):
+        return any(_has_command(item) for key, item in value.items() if key not in _HINTS)
+    if isinstance(value, list | tuple):
+        return any(map(_has_command, value))
+    return isinstance(value, str) and "uwf " in value
 
 
 def _without_keys(arguments: Sequence[str]) -> list[str]:

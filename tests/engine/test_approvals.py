@@ -500,6 +500,8 @@ def test_an_answer_from_standard_input_that_is_not_recorded_is_kept(uwf: Uwf) ->
     assert "not recorded" in error["hint"]
     uwf("thread", "show", thread)
     opened().runs.clear(ThreadId(thread))
-    subprocess.run(error["hint"].partition("to repeat it: ")[2], shell=True, check=True)
+    elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("UWF_")}
+    repeats = error["hint"].partition("to repeat it: ")[2]
+    subprocess.run(repeats, shell=True, check=True, env=elsewhere)
     step = uwf("thread", "steps", thread).json[-1]
     assert step["output"]["decision"] == "send" and step["output"]["note"] == words

@@ -257,6 +257,7 @@ class Doctor(NamedTuple):
 
     def _refs(self, instance: Instance) -> Iterator[Check]:
         repository = instance.store.repository
+        delete = f"{repository.by_git} update-ref -d"
         for name in repository.broken_refs():
             yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
         for name, oid in instance.store.missed().items():
@@ -284,14 +285,14 @@ class Doctor(NamedTuple):
                 )
                 yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
             elif needs_thread(name) and thread_of(name) not in known:
-                yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
+                yield Check("refs", WARNING, f"{name} belongs to no thread", f"{delete} {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:
                 yield self._of_ended(instance, name, oid)
             elif is_newer_ref(name):
                 newer.append(name)
             elif not is_local_ref(name) and not is_shared_ref(name):
                 message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
-                yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
+                yield Check("refs", WARNING, message, f"if you don't need it: {delete} {name}")
         for finding in replaced_objects(repository, refs, not self.location.here):
             message, _, hint = finding.message.partition(": ")
             yield Check("refs", ERROR, message, hint, True)
@@ -326,7 +327,8 @@ class Doctor(NamedTuple):
         relation = relate(instance.store, active, head.commit)
         if relation is None or relation.ours:
             last = instance.store.index_commit(active).node
-            hint = f"keep them with: uwf thread fork {last}, then: git update-ref -d {name}"
+            delete = f"{instance.store.repository.by_git} update-ref -d {name}"
+            hint = f"keep them with: uwf thread fork {last}, then: {delete}"
             return Check("refs", WARNING, f"{name} has steps after its thread's end", hint)
         return self._of_ended(instance, name, active)
 

@@ -56,7 +56,12 @@ def keeping(
         command = shlex.join(["uwf", "thread", "answer", thread, *options, *message])
         if len(command) > _LONGEST_COMMAND or not command.isprintable():
             path = instance.store.repository.private / "unsent" / f"{thread}.sh"
-            write_private(path, f"{command}\n".encode("utf-8", "surrogateescape"), "cannot keep the answer")
+            place = " ".join(
+                f"{name}={shlex.quote(at)}" for name, at in instance.location.environment().items()
+            )
+            write_private(
+                path, f"{place} {command}\n".encode("utf-8", "surrogateescape"), "cannot keep the answer"
+            )
             command = f"sh {shlex.quote(str(path))}"
         loss = f"not recorded; to repeat it: {command}"
         error.hint = f"{error.hint}; {loss}" if error.hint else loss

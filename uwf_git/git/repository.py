@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -305,6 +306,11 @@ class Repository(ObjectDatabase):
         return sign(self.config.value, self.user, data)
 
     @property
+    def by_git(self) -> str:
+        """The beginning of a command of git on this repository, for a hint."""
+        return f"git --git-dir {shlex.quote(str(self.path))}"
+
+    @property
     def user(self) -> Person:
         self.before_naming(self.config.user)
         return self.config.user
@@ -485,8 +491,6 @@ def _open_hint(reason: str, git_dir: Path) -> str:
     if any(word in reason for word in ("extension", "version", "object format")):
         return "it needs SHA-1 and the files ref backend: use a store of its own (unset --here)"
     if "owner" in reason or "not owned" in reason:
-        import shlex
-
         trusted = f"git config --global --add safe.directory {shlex.quote(str(git_dir))}"
         return f"it is another user's: share threads by a remote, or, to read here what you trust: {trusted}"
     if "config file" in reason or "/config'" in reason:

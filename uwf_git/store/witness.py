@@ -7,7 +7,6 @@ the log may have lost its end, or something else than this user's uwf has moved 
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -136,10 +135,9 @@ class Witness:
 
     def ways_out(self, doubt: Doubt) -> str:
         """Return the hint for a lost head."""
-        known, path = doubt.known, self._repository.path
         where = "from a copy or a remote"
-        if self._repository.has(Oid(hex=known)):
-            where = f"with: git --git-dir={shlex.quote(str(path))} update-ref {doubt.ref} {known}"
+        if self._repository.has(Oid(hex=doubt.known)):
+            where = f"with: {self._repository.by_git} update-ref {doubt.ref} {doubt.known}"
         return f"restore it {where}; if it is right so: {ACCEPT}"
 
     def complaints(self, doubts: Sequence[Doubt]) -> list[str]:

@@ -314,7 +314,7 @@ def _not_taken_over(exchange: Exchange, ref: str, oid: Oid, again: str) -> HeadM
 
 def shown_by(repository: Repository, commit: Oid) -> str:
     """Return the command that shows a commit of the store."""
-    return f"git --git-dir {shlex.quote(str(repository.path))} show {commit}"
+    return f"{repository.by_git} show {commit}"
 
 
 def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:

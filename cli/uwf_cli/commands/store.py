@@ -144,7 +144,7 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
 
     roles, place = project_roles(), invocation.place
     look = Doctor(invocation.location, fix, quick, roles, named, git_for, accept, place)
-    checks = list(look.checks())
+    checks = [check._replace(hint=invocation.at_root(check.hint)) for check in look.checks()]
     invocation.emit([check.as_json() for check in checks], _CHECKS)
     if any(check.damaged for check in checks):
         raise Exit(StoreDamaged.exit_status)
