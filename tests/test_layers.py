@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -110,21 +110,28 @@ def crossing(module: str, needed: str) -> str | None:
 def imports(module: str) -> set[str]:
     """Every module that a module imports, at its top, inside functions or for its types only, and every module that a
     string of it names."""
-    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
     rooms = {f"{TURNS}.{kind.value.name}" for kind in TurnKind} if module == f"{TURNS}.table" else set()
-    return {*_imported(tree), *_named(tree), *rooms} - {module}
+    return {*_imported(_nodes(module)), *_named(_nodes(module)), *rooms} - {module}
 
 
-def _named(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+@cache
+def _nodes(module: str) -> list[ast.AST]:
+    """What names modules in a module: its imports and its strings."""
+    kinds = ast.Import | ast.ImportFrom | ast.Constant
+    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def _named(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             name = node.value.partition(":")[0]
             if NAME.fullmatch(name) and name in SOURCES:
                 yield name
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -200,8 +207,7 @@ def test_the_face_for_extensions_loads_its_names_when_they_are_used() -> None:
 
 def test_no_two_modules_import_each_other_however_indirectly() -> None:
     waiting = {
-        module: {each for each in _imported(ast.parse(SOURCES[module].read_text("utf-8"))) if each in SOURCES}
-        - {module}
+        module: {each for each in _imported(_nodes(module)) if each in SOURCES} - {module}
         for module in SOURCES
     }
     while waiting:
@@ -213,9 +219,8 @@ def test_no_two_modules_import_each_other_however_indirectly() -> None:
 def test_no_chain_of_imports_is_longer_than_sixteen_modules() -> None:
     """Those at the top of modules count, since each of them is read before the first line of the last one runs."""
     needs = {}
-    for module, path in SOURCES.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    for module in SOURCES:
+        top = [node for node in _nodes(module) if getattr(node, "col_offset", 0) == 0]
         needs[module] = {name for name in _imported(top) if name in SOURCES} - {module}
 
     @cache

@@ -18,7 +18,6 @@ from commands import git
 from conftest import EXAMPLES, REPOSITORY, Uwf
 from two_machines import RELAY
 
-NOTHING = shutil.ignore_patterns("__pycache__")
 Call = Callable[..., Any]
 FORMAT_1 = REPOSITORY / "tests" / "store" / "format-1.bundle"
 CHANGED_TYPES = """
@@ -33,10 +32,10 @@ print(list(FAILURE_POLICIES)[-1], *(node for node in BUILTIN if node not in (MET
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """A copy of the sources."""
+    """A copy of the sources, with what they were compiled to."""
     copy = tmp_path / "sources"
-    shutil.copytree(REPOSITORY / "uwf_git", copy / "uwf_git", ignore=NOTHING)
-    shutil.copytree(REPOSITORY / "cli", copy / "cli", ignore=NOTHING)
+    shutil.copytree(REPOSITORY / "uwf_git", copy / "uwf_git")
+    shutil.copytree(REPOSITORY / "cli", copy / "cli")
     return copy
 
 
@@ -137,7 +136,8 @@ def test_the_recipe_for_a_failure_policy_makes_one_that_changes_no_type_and_need
     call("init")
     store = hermetic / "ada" / "store.git"
     git("--git-dir", store, "fetch", "--quiet", FORMAT_1, "+refs/uwf/*:refs/uwf/*")
-    assert call("verify")["findings"] == [] and call("verify")["verified"]["threads"] > 0
+    found = call("verify")
+    assert found["findings"] == [] and found["verified"]["threads"] > 0
     example = (EXAMPLES / "fan-out.yaml").read_text(encoding="utf-8")
     (hermetic / "skipping.yaml").write_text(
         example.replace("onFailure: drop", "onFailure: skip"), encoding="utf-8"

@@ -61,8 +61,12 @@ def run(folder: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [("-n", "0"), ("-n", "2")], ids=["one process", "two workers"])
-def test_a_run_says_how_far_it_is_and_what_it_skipped(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_run_says_how_far_it_is_what_it_skipped_and_writes_the_ids_of_failed_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("UWF_TEST_FAILED", str(tmp_path / "failed"))
     lines = run(tmp_path, *options)
+    assert (tmp_path / "failed").read_text() == "test_it.py::test_failing\n"
     assert any(line.startswith("103 of 103 tests, 1 failed; ") for line in lines)
     assert any(line.endswith("about 0 s left") for line in lines)
     assert "FAILED test_it.py::test_failing" in lines
@@ -95,12 +99,3 @@ def test_a_random_order_says_how_to_repeat_it(tmp_path: Path, order: str) -> Non
     seed = printed[0].removeprefix("in random order; to repeat it: make test ORDER=")
     assert seed.isdigit() and (order == "random" or seed == order)
     assert f"--random-order-seed={seed}" in printed[1]
-
-
-@pytest.mark.parametrize("options", [("-n", "0"), ("-n", "2")], ids=["one process", "two workers"])
-def test_the_ids_of_failed_tests_are_written_to_be_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("UWF_TEST_FAILED", str(tmp_path / "failed"))
-    run(tmp_path, *options)
-    assert (tmp_path / "failed").read_text() == "test_it.py::test_failing\n"

@@ -17,6 +17,7 @@ from cli_samples import GATE, PAIR, write
 from commands import alive
 from conftest import Uwf
 from late_import import imported_late
+from warm import shared as warm_uwf
 
 from uwf_git.base.extras import install_hint
 from uwf_git.ext.mcp.tools import TOOLS
@@ -54,10 +55,14 @@ Scenario = Callable[["Client"], Awaitable[None]]
 
 def drive(scenario: Scenario, *options: str, mode: str = "legacy") -> None:
     """Runs a scenario against a server of its own, and looks at what that said on stderr."""
+    warm = warm_uwf()
+    server = "uwf"
+    if warm is not None and warm.can(os.environ):
+        server = str(warm.program(Path(os.environ["HOME"]) / "server", again=False))
     with Path("stderr").open("w+") as said:
 
         async def run() -> None:
-            started = mcp.StdioServerParameters(command="uwf", args=["mcp", *options], env=dict(os.environ))
+            started = mcp.StdioServerParameters(command=server, args=["mcp", *options], env=dict(os.environ))
             with anyio.fail_after(90):
                 async with mcp.Client(stdio.stdio_client(started, errlog=said), mode=mode) as client:
                     await scenario(client)
