@@ -51,7 +51,7 @@ def test_no_more_agents_work_at_once_than_maxagents_allows(
 ) -> None:
     uwf("config", "set", "maxAgents", str(most))
     threads = [begun(uwf) for _ in range(3)]
-    steps = [begin("thread", "step", thread, "--agent", works) for thread in threads]
+    steps = [begin("thread", "step", thread, "--agent", works, as_fork=True) for thread in threads]
     wait_for_agents(most)
     while len(uwf("thread", "list", "--status", "running").json) < 3:
         time.sleep(0.05)

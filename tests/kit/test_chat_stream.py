@@ -217,8 +217,8 @@ def test_the_next_answer_comes_on_the_same_connection(server: ModelServer) -> No
 def test_an_event_without_end_is_refused() -> None:
     stream = Stream(100)
     with pytest.raises(StreamProblem, match="event without end"):
-        for _ in range(300):
-            stream.feed(b"x" * 65536)
+        for _ in range(20):
+            stream.feed(b"x" * 1_000_000)
 
 
 def test_a_stream_that_breaks_off_is_asked_for_again_as_a_whole(server: ModelServer) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
+from cli_samples import write
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from warm import interpreter_for
 from workflows import start_thread
 
 from uwf_git.base.errors import HeadMoved
@@ -168,14 +169,15 @@ def test_a_lost_race_keeps_the_first_step_and_says_so(instance: Instance) -> Non
     assert instance.threads.head(thread).node == first.node
 
 
-FOLDERS = [str(Path(__file__).parent), str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "doubles")]
-
 APPENDER = """
+from __future__ import annotations
 import random, sys, time
-sys.path[:0] = {folders!r}
-from test_threads import make_step
 from uwf_git.base.errors import Busy, HeadMoved
+from uwf_git.format.kinds import Step
+from uwf_git.format.types import STEPNODE, TEXT
 from uwf_git.store.instance import Instance
+
+{make_step}
 instance = Instance.open()
 thread, number = sys.argv[1], int(sys.argv[2])
 for count in range({count}):
@@ -212,8 +214,9 @@ def test_processes_append_steps_at_once_and_none_is_lost_or_doubled(
     instance: Instance, processes: int, each: int
 ) -> None:
     thread = start(instance)
-    program = APPENDER.format(folders=FOLDERS, count=each)
-    workers = [subprocess.Popen([sys.executable, "-c", program, thread, str(n)]) for n in range(processes)]
+    program = APPENDER.format(make_step=inspect.getsource(make_step), count=each)
+    command = [*interpreter_for(program), write("append.py", program).absolute(), thread]
+    workers = [subprocess.Popen([*command, str(number)]) for number in range(processes)]
     assert [worker.wait() for worker in workers] == [0] * processes
     history = instance.threads.history(instance.threads.head(thread))
     numbers = [step.output["n"] for step in history.steps]
