@@ -34,6 +34,7 @@ DOCUMENTS = sorted(
     for path in REPOSITORY.glob(where)
 )
 REFERENCE = REPOSITORY / "docs" / "reference" / "commands"
+FLEETS = REFERENCE / "fleets.md"
 WITH_EXAMPLES = [
     path
     for path in DOCUMENTS
@@ -82,6 +83,16 @@ def test_a_terminal_shows_what_a_document_says(path: Path, terminal: Session) ->
 def test_the_examples_of_the_command_reference_print_what_it_says(session: Session) -> None:
     pages = [REFERENCE / "README.md", *(REFERENCE / f"{name}.md" for name in generator().PAGES)]
     assert {*pages} == {*REFERENCE.glob("*.md")}
+    play(session, *(page for page in pages if page != FLEETS))
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(400)
+def test_the_examples_of_fleets_in_the_command_reference_print_what_it_says(session: Session) -> None:
+    play(session, FLEETS)
+
+
+def play(session: Session, *pages: Path) -> None:
     for page in pages:
         try:
             assert session.play(page.read_text(encoding="utf-8")) or page.name in ("README.md", "trust.md")
