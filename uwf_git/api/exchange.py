@@ -223,14 +223,13 @@ def is_new(instance: Instance, remote: Remote) -> bool:
 def census(exchange: Exchange, refs: Refs) -> Census:
     """Return what a push of these refs would send. May ask the remote what it has; moves what `sync.tracking.note`
     does. Raises as `sync.push.push` does before it sends anything."""
-    from uwf_git.sync.push import look_through, replan
+    from uwf_git.sync.push import readable, replan
 
     instance, remote, _ = exchange
     with exchange.lock():
-        what = replan(exchange, *refs)
-        commits = look_through(exchange, what.updates.values()).commits
+        what, outgoing = readable(exchange, replan(exchange, *refs))
     instance.store.sync()
-    steps = instance.store.index.steps_among(commits)
+    steps = instance.store.index.steps_among(outgoing.commits)
     return Census(remote, [*what.updates], [*what.deletions], steps, _code_of(instance, refs))
 
 
@@ -339,15 +338,17 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
 
 
 def raise_if_rejected(exchange: Exchange, report: PushReport, deletes: bool = False) -> None:
-    """Raise HeadMoved for a moved ref, or the remote's refusal; of a deletion only if the push `deletes`."""
+    """Raise HeadMoved for a moved ref, StoreDamaged for a broken one, or the remote's refusal; of a deletion only if
+    the push `deletes`."""
+    from uwf_git.sync.push import raise_if_broken, refusal
+
     rejected = [item for item in report.rejected if deletes or not item.deletion]
     if lost := [item for item in rejected if item.lost]:
         from uwf_git.sync.shared_step import explain_loss
 
         raise explain_loss(exchange, lost[0])
+    raise_if_broken(report.broken)
     if refused := [item for item in rejected if not item.lost]:
-        from uwf_git.sync.push import refusal
-
         raise refusal(exchange.remote, refused)
 
 

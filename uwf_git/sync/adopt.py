@@ -64,7 +64,7 @@ class Adopted(NamedTuple):
 
 class RefusedRef(NamedTuple):
     """A ref that was not adopted, and why. `later`: it is valid, but a step is running. `replaces`: it stands in place
-    of what was seen there. `is_persons`: a step may not take it over."""
+    of what was seen there. `is_persons`: a step may not take it over. `is_here`: this store has one of its name."""
 
     ref: str
     findings: tuple[Finding, ...] = ()
@@ -72,6 +72,7 @@ class RefusedRef(NamedTuple):
     later: bool = False
     replaces: bool = False
     is_persons: bool = False
+    is_here: bool = False
 
     @property
     def is_unchecked(self) -> bool:
@@ -282,7 +283,8 @@ class Adoption:
         replaces = seen is not None and oid != seen
         if replaces and self._remote is not None:
             keep(self._repository, self._remote, {name: oid})
-        return RefusedRef(name, findings, replaces=replaces)
+        is_here = self._repository.ref(name) is not None
+        return RefusedRef(name, findings, replaces=replaces, is_here=is_here)
 
     def _is_rewritten(self, name: str, oid: Oid) -> bool:
         return self._history is not None and self._noted(self._history.of_ref(name, oid), {name: oid})

@@ -350,8 +350,7 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
         what = "what was not checked and" if first.is_unchecked else "invalid data, which"
         raise StoreDamaged(
             f"{pulled.remote} has {what} was left there: {first.ref}: {first.reason}{more}",
-            (_push_back(first, pulled.remote) if first.replaces else "")
-            + f"see: uwf verify --remote {pulled.remote}",
+            _push_back(first, pulled.remote) + f"see: uwf verify --remote {pulled.remote}",
         )
     rewritten = [item for item in pulled.rewrites if not item.is_rollback]
     for rewrite in rewritten:
@@ -369,9 +368,19 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
 
 def _push_back(refused: RefusedRef, remote: str) -> str:
     is_thread = layout.is_thread_ref(refused.ref)
+    if not refused.replaces:
+        is_ours = refused.is_here and is_thread and not refused.is_unchecked
+        return f"{hint_to_replace(remote, layout.thread_of(refused.ref))}; " if is_ours else ""
     name = layout.thread_of(refused.ref) if is_thread else refused.ref.removeprefix(layout.NAMESPACE)
     where = "" if remote == DEFAULT else f" --remote {remote}"
     return f"yours is kept; uwf remote reject-rewrite {name}{where} pushes it back; "
+
+
+def hint_to_replace(remote: str, thread: ThreadId) -> str:
+    """Return the hint for a thread that is whole here, and invalid on a remote."""
+    return (
+        f"yours is kept; uwf push {remote} {thread} --delete, then uwf push {remote} {thread}, puts it there"
+    )
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:

@@ -15,7 +15,7 @@ from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import definitions, layout, ref_kinds
 from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
@@ -40,7 +40,8 @@ class Plan(NamedTuple):
     """What to push: `updates` with our objects, and `deletions` with the objects last seen. `replaced` are
     updates that don't continue what was last seen. `held` were deleted there, so they stay here. `seen`: some
     may have been deleted since the last look. Of threads that ended there, `ended` have nothing that the end
-    might lack, and `refused` may have."""
+    might lack, and `refused` may have. `broken` refs stay here, each with its problem: they lead to nothing that the
+    remote's readers would take over."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
@@ -49,11 +50,18 @@ class Plan(NamedTuple):
     seen: bool = False
     ended: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
+    broken: Mapping[str, str] = {}
+
+    def without(self, broken: Mapping[str, str]) -> Plan:
+        """Return a plan without refs that are broken, by their problems."""
+        updates = {name: oid for name, oid in self.updates.items() if name not in broken}
+        return self._replace(updates=updates, broken={**self.broken, **broken})
 
 
 class PushReport(NamedTuple):
     """The result of a push. `steps` is the number of new steps for the remote; `held` the refs not pushed because
-    they were deleted there, `ended` because their threads ended there. `code` went to remotes of projects."""
+    they were deleted there, `ended` because their threads ended there, and `broken` because the remote's readers would
+    refuse them. `code` went to remotes of projects."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
@@ -62,6 +70,7 @@ class PushReport(NamedTuple):
     held: frozenset[str] = frozenset()
     ended: frozenset[str] = frozenset()
     code: tuple[Code, ...] = ()
+    broken: tuple[Rejected, ...] = ()
 
     def to_json(self, remote: str) -> dict[str, Any]:
         """Return the printed form; `remote` is the remote's name."""
@@ -73,7 +82,7 @@ class PushReport(NamedTuple):
                 if item.object is not None
             ],
             "deleted": [item.ref for item in self.pushed if item.object is None],
-            "refused": [item._asdict() for item in self.rejected],
+            "refused": [item._asdict() for item in (*self.broken, *self.rejected)],
             "large": [blob._asdict() for blob in self.large],
         }
         if self.steps:
@@ -105,16 +114,15 @@ def plan(
     """Return what a remote lacks, according to its tracking refs. `only` limits the refs. Refs deleted there
     are held back unless `named` or `again`."""
     repository = instance.store.repository
-    if only is None:
-        here = repository.refs(without=layout.REMOTES)
-        refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
-        known = tracked_refs(repository, remote.name)
-    elif len(only) > FEW:
-        refs = {name: oid for name, oid in repository.refs(without=layout.REMOTES).items() if name in only}
-        known = {n: oid for n, oid in tracked_refs(repository, remote.name).items() if n in only}
-    else:
-        refs = {name: oid for name in only if (oid := repository.ref(name)) is not None}
+    if only is not None and len(only) <= FEW:
+        refs, unreadable = _refs_among(repository, only)
         known = tracked_among(repository, remote.name, only)
+    else:
+        here, unreadable = repository.refs_and_broken(without=layout.REMOTES)
+        refs = {name: oid for name, oid in here.items() if _is_meant(name, only)}
+        unreadable = {name for name in unreadable if _is_meant(name, only)}
+        tracked = tracked_refs(repository, remote.name)
+        known = {name: oid for name, oid in tracked.items() if only is None or name in only}
     differing = {name: oid for name, oid in refs.items() if known.get(name) != oid}
     held = frozenset() if again else tracking.marked(instance, remote, differing) - set(named)
     updates = {name: oid for name, oid in differing.items() if name not in held}
@@ -133,7 +141,47 @@ def plan(
         name in known or (layout.is_thread_ref(name) and layout.thread_of(name) in of_known)
         for name in updates
     )
-    return Plan(updates, superseded, replaced, held, seen)
+    return Plan(
+        updates, superseded, replaced, held, seen, broken=dict.fromkeys(unreadable, "it holds no object id")
+    )
+
+
+def _is_meant(name: str, only: Collection[str] | None) -> bool:
+    return layout.is_shared_ref(name) if only is None else name in only
+
+
+def _refs_among(repository: Repository, names: Iterable[str]) -> tuple[dict[str, Oid], set[str]]:
+    """Return the objects of those refs that are there, and the names of those that hold none."""
+    refs: dict[str, Oid] = {}
+    unreadable: set[str] = set()
+    for name in names:
+        try:
+            if (oid := repository.ref(name)) is not None:
+                refs[name] = oid
+        except StoreDamaged:
+            unreadable.add(name)
+    return refs, unreadable
+
+
+def _without_broken(instance: Instance, what: Plan) -> Plan:
+    """Leave out refs that lead to no record of their kind, as the index knows it."""
+    store = instance.store
+    rows = store.index.commits_among([oid.raw for oid in what.updates.values()])
+    broken = {}
+    for name, oid in what.updates.items():
+        kind = ref_kinds.kind_of(name)
+        if not store.repository.has(oid):
+            broken[name] = f"it leads to object {oid}, which is missing"
+        elif kind is not None and kind.target in ("commit", "end") and kind.records:
+            try:
+                commit = Oid(raw=store.index_tag(oid).target) if kind.target == "end" else oid
+                row = rows.get(commit.raw) or store.index_commit(commit)
+            except StoreDamaged as error:
+                broken[name] = error.message
+            else:
+                if row.kind not in kind.records:
+                    broken[name] = f"it leads to commit {oid}, which records no {' or '.join(kind.records)}"
+    return what.without(broken) if broken else what
 
 
 def replan(
@@ -150,10 +198,10 @@ def replan(
     # The tracking ref of a thread that ended there is gone after the first look.
     was_seen = any(name.startswith(layout.THREADS) and seen.get(name) for name in what.updates)
     if what.updates and not (what.seen or was_seen or what.held or named or again):
-        return what
+        return _without_broken(instance, what)
     known = tracked_refs(instance.store.repository, remote.name)
     listed = tracking.look(exchange)
-    what = plan(instance, remote, only, named, again)
+    what = _without_broken(instance, plan(instance, remote, only, named, again))
     return _without_ended(instance, _without_fetched(git, what, listed, known, seen), listed, known, seen)
 
 
@@ -239,8 +287,9 @@ def refs_of_project(instance: Instance, remote: Remote) -> set[str]:
     other threads."""
     from uwf_git.store import archives
 
-    heads = [head for head in instance.threads.meant(archived=True) if isinstance(head, Head)]
-    threads = {head.thread for head in heads}
+    meant = instance.threads.meant(archived=True)
+    heads = [head for head in meant if isinstance(head, Head)]
+    threads = {head.thread for head in meant}
     # Branches of earlier versions don't name their project.
     wanted = refs_of(instance, (head.thread for head in heads if not head.row.project))
     wanted |= layout.refs_of_threads(threads).keys()
@@ -273,7 +322,7 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     """Push a plan. Moves refs of the remote and its tracking refs. Raises RemoteFailed if nothing could be
     pushed, Invalid for an oversized blob before pushing, RequirementUnmet as `require_none_sent`."""
     (instance, remote, git), repository = exchange, exchange.repository
-    outgoing = look_through(exchange, what.updates.values())
+    what, outgoing = readable(exchange, what)
     require_none_sent(instance, outgoing.commits)
     note_sent(instance, what.updates)
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
@@ -282,8 +331,9 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     results = send(git, remote, updates, others, at_most(exchange, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     refused = tuple(Rejected(name, _ENDED_THERE, lost=True) for name in sorted(what.refused))
+    broken = tuple(Rejected(name, problem) for name, problem in sorted(what.broken.items()))
     if not results and not what.deletions:
-        return PushReport((), refused, outgoing.large, held=what.held, ended=what.ended)
+        return PushReport((), refused, outgoing.large, held=what.held, ended=what.ended, broken=broken)
     listed = list_refs(git, repository, remote)
     gone = _kept_there(exchange, listed, what.deletions)
     results.update(remove(git, remote, gone, at_most(exchange, gone)))
@@ -302,7 +352,7 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
     arrived = (_target(instance, item.ref, item.object) for item in taken if item.object is not None)
     steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
-    return PushReport(taken, rejected, outgoing.large, steps, what.held, what.ended)
+    return PushReport(taken, rejected, outgoing.large, steps, what.held, what.ended, broken=broken)
 
 
 def _is_made(result: Pushed | Rejected) -> bool:
@@ -331,6 +381,42 @@ class Outgoing(NamedTuple):
 
     large: tuple[LargeBlob, ...]
     commits: tuple[bytes, ...]
+
+
+def readable(exchange: Exchange, what: Plan) -> tuple[Plan, Outgoing]:
+    """Return a plan without the refs of which some object cannot be read, and what is new to the remote of the rest.
+    Raises Invalid as `look_through`."""
+    try:
+        return what, look_through(exchange, what.updates.values())
+    except StoreDamaged:
+        what = what.without(_unreadable(exchange, what.updates))
+        return what, look_through(exchange, what.updates.values())
+
+
+def _unreadable(exchange: Exchange, updates: Mapping[str, Oid]) -> dict[str, str]:
+    """Return the problems of those refs that cannot be read whole."""
+    try:
+        look_through(exchange, updates.values())
+    except StoreDamaged as error:
+        names = list(updates)
+        if len(names) == 1:
+            return {names[0]: error.message}
+        parts = names[: len(names) // 2], names[len(names) // 2 :]
+        each_part = ({name: updates[name] for name in part} for part in parts)
+        return {name: why for part in each_part for name, why in _unreadable(exchange, part).items()}
+    except Invalid:  # too large, which is told of all
+        pass
+    return {}
+
+
+def raise_if_broken(broken: Sequence[Rejected]) -> None:
+    """Raise StoreDamaged for the first of the refs that were not pushed since they are broken."""
+    if broken:
+        first, more = broken[0], f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        hint = "uwf doctor --fix repairs it, or says how to restore it"
+        if layout.is_thread_ref(first.ref):
+            hint += f"; or give it up: uwf thread rm {layout.thread_of(first.ref)} --yes"
+        raise StoreDamaged(f"{first.ref} is broken, and was not pushed: {first.reason}{more}", hint)
 
 
 def look_through(exchange: Exchange, tips: Iterable[Oid]) -> Outgoing:

@@ -35,8 +35,8 @@ from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import along
 from uwf_git.sync.exchange import Exchange
-from uwf_git.sync.pull import Pulled, gather, raise_if_refused
-from uwf_git.sync.push import push, refs_of, refusal, replan
+from uwf_git.sync.pull import Pulled, gather, hint_to_replace, raise_if_refused
+from uwf_git.sync.push import push, raise_if_broken, refs_of, refusal, replan
 from uwf_git.sync.transfer import Rejected
 from uwf_git.workflow.turn import is_made_alike
 from uwf_git.workspaces.sharing import push_code
@@ -224,10 +224,17 @@ def explain_loss(exchange: Exchange, rejected: Rejected) -> HeadMoved:
     kind_of = ref_kinds.kind_of(name)
     if kind_of is not None and kind_of.told and kind_of.of_thread:
         what = kind_of.told.format(f"thread {thread}")
-    return HeadMoved(
-        f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by another user"),
-        f"uwf pull {remote.name} keeps both sides, then push again",
-    )
+    message = f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by another user")
+    there = instance.store.repository.ref(layout.tracking(remote.name, name))
+    if is_thread and there is not None:
+        from uwf_git.verify.whole import verify_refs
+
+        if findings := verify_refs(instance.store.repository, {name: there}).findings:
+            return HeadMoved(
+                f"{message}, and is invalid there: {findings[0].message}",
+                hint_to_replace(remote.name, thread),
+            )
+    return HeadMoved(message, f"uwf pull {remote.name} keeps both sides, then push again")
 
 
 def _push(exchange: Exchange, threads: Collection[ThreadId]) -> dict[ThreadId, list[Rejected] | UwfError]:
@@ -240,7 +247,7 @@ def _push(exchange: Exchange, threads: Collection[ThreadId]) -> dict[ThreadId, l
         with exchange.lock():
             others = {other for thread in threads for other in along(instance, thread)}
             what = replan(exchange, refs_of(instance, {*threads, *others}))
-            rejected = push(exchange, what).rejected
+            report = push(exchange, what)
     except (Invalid, StoreDamaged) as error:
         if len(threads) == 1:
             return dict.fromkeys(threads, error)
@@ -252,11 +259,15 @@ def _push(exchange: Exchange, threads: Collection[ThreadId]) -> dict[ThreadId, l
     except UwfError as error:
         return dict.fromkeys(threads, error)
     # An earlier pause from elsewhere is not a lost step: both prevent steps.
-    rejected = tuple(item for item in rejected if not item.ref.startswith(layout.PAUSED))
+    rejected = tuple(item for item in report.rejected if not item.ref.startswith(layout.PAUSED))
     results: dict[ThreadId, list[Rejected] | UwfError] = {}
     for thread in threads:
-        own = refs_of(instance, [thread], branches=False) if rejected else ()
-        results[thread] = [item for item in rejected if item.ref in own]
+        own = refs_of(instance, [thread], branches=False) if rejected or report.broken else ()
+        try:
+            raise_if_broken([item for item in report.broken if item.ref in own])
+            results[thread] = [item for item in rejected if item.ref in own]
+        except StoreDamaged as error:
+            results[thread] = error
     return results
 
 
