@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from commands import begin, git
-from conftest import Uwf
-from test_threads import FOLDERS, append, make_step, start
+from conftest import REPOSITORY, Uwf
+from test_threads import append, make_step, start
 
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.format.types import TEXT
@@ -131,6 +131,7 @@ def test_two_who_each_know_what_they_wrote_join_what_the_other_has_joined_before
     fsck(instance)
 
 
+FOLDERS = [str(Path(__file__).parent), str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "doubles")]
 STEPPER = """
 import sys
 sys.path[:0] = {folders!r}
