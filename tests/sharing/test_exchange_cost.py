@@ -20,6 +20,7 @@ from two_machines import Machine
 from workflows import register
 
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Start
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -34,7 +35,7 @@ def many_threads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Callabl
         ids = (ThreadId(f"01M8000000{number:016}") for number in range(count))
         monkeypatch.setattr("uwf_git.store.threads.new_thread_id", lambda: next(ids))
         version = register(instance, LOOP)
-        start = partial(instance.threads.start, Oid(hex=version.commit), version.hash, "Do it.")
+        start = partial(instance.threads.start, Oid(hex=version.commit), Start(version.hash, "Do it."))
         return [start() for _ in range(count)]
 
     return made
