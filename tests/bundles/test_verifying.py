@@ -101,6 +101,7 @@ def test_another_file_than_the_trusted_one_is_told_everywhere_until_that_is_put_
         checks = uwf("doctor", *quick, check=7).json
         assert [each["check"] for each in checks if wrong in each["message"]] == ["workflows"]
 
+    uwf("doctor", "--accept-store", check=None)  # the forgery, which set the head back
     assert uwf("workflow", "put", file).json["trusted"] is True
     assert [each["trusted"] for each in uwf("workflow", "history", "debate").json] == [True, False]
     assert uwf("run", "debate", "-p", "Tabs or spaces?").lines
