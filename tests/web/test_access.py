@@ -300,4 +300,4 @@ def test_a_nul_in_an_address_is_refused(client: httpx.Client) -> None:
 
 def test_without_a_store_nothing_is_served(uwf: Uwf, hermetic: Path) -> None:
     refused = uwf("web", "--no-open", "--root", hermetic / "elsewhere", check=3)
-    assert "uwf init" in refused.error["hint"]
+    assert f"uwf --root {hermetic / 'elsewhere'} init" in refused.error["hint"]
