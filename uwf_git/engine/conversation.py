@@ -45,7 +45,7 @@ REPLY_SCHEMA: dict[str, Any] = {
 REPLY = Hash("7G18DDG7GR5Z2")
 """The schema of a role that talks: whatever its agent answers is a reply."""
 
-DEFINED = Hash("DE151ZNNA12FB")
+DEFINED = Hash("B16J09VHYX91F")
 """The node of DEFINITION."""
 DEFINITION = f"""\
 name: {CHAT}
