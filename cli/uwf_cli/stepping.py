@@ -143,7 +143,10 @@ def repeating(command: str, options: str, is_run: bool = False) -> Iterator[None
         if options:
             bare = re.compile(re.escape(command) + "(?![^ ,;:)]| --)")
             hint = bare.sub(lambda _: command + options, error.hint)
-            if is_run and hint == error.hint and isinstance(error, AgentFailed | Waiting):
+            is_repeated = isinstance(error, Waiting) or (
+                isinstance(error, AgentFailed) and not error.is_final
+            )
+            if is_run and hint == error.hint and is_repeated:
                 word = "then" if isinstance(error, Waiting) else "again"
                 hint += f"{'; ' if hint else ''}{word}: {command}{options}"
             error.hint = hint

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +91,11 @@ def test_the_whole_file_is_read(full: Path) -> None:
     assert check_config(full) == []
 
 
-def test_an_override_wins_over_the_default_and_the_command_line_over_both(full: Path) -> None:
-    config = load_config(full)
+def test_an_override_wins_over_the_default_and_the_command_line_over_both(
+    full: Path, script: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, program = load_config(full), script("my-agent", "pass")
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     assert resolve_agent(config, CastRole("solve-issue", "developer")).alias == "cursor"
     assert resolve_agent(config, CastRole("solve-issue", "planner")).alias == "hermes"
     assert resolve_agent(config, CastRole("other", "developer")).alias == "hermes"
@@ -99,7 +104,7 @@ def test_an_override_wins_over_the_default_and_the_command_line_over_both(full: 
     assert resolve_agent(
         config, CastRole("solve-issue", "developer"), "my-agent --role 'a b'"
     ) == AgentConfig("my-agent", "my-agent", ("--role", "a b"), None)
-    assert resolve_agent(config, CastRole("x", "y"), "/opt/bin/agent -v").alias == "agent"
+    assert resolve_agent(config, CastRole("x", "y"), f"{program} -v").alias == "my-agent"
     assert resolve_agent(config, CastRole("x", "y"), "rehearse").command == "uwf-rehearse"
 
 
@@ -453,4 +458,6 @@ def test_a_misspelt_agent_is_no_program_and_the_name_that_is_meant_is_said(root:
         resolve_agent(config, CastRole("x", "y"), "cluade-code --model opus")
     assert caught.value.hint == 'did you mean "claude-code"?'
     assert resolve_agent(config, CastRole("x", "y"), "codex --model o3").command == "uwf-codex"
-    assert resolve_agent(config, CastRole("x", "y"), "/opt/nothing/there").command == "/opt/nothing/there"
+    with pytest.raises(Usage) as caught:
+        resolve_agent(config, CastRole("x", "y"), "/opt/nothing/there")
+    assert caught.value.hint == "correct its path"

@@ -42,6 +42,7 @@ def test_failures_that_the_policy_allows_are_counted_and_the_end_is_green(uwf: U
     ran = uwf("--format", "text", "thread", "run", thread, "--agent", agent, check=None)
     assert ran.code == 0, ran.err
     assert "3 branches, 2 answered, 1 failed" in ran.out.splitlines()[-1]
+    assert "uwf thread fork" in ran.err and "again: uwf thread run" not in ran.err  # the branch has ended
     assert uwf("thread", "show", thread).json["census"] == CENSUS
     assert uwf("thread", "show", thread).json["status"] == "completed"
     assert uwf("thread", "read", thread, "--format", "json").json["census"] == CENSUS

@@ -370,6 +370,7 @@ def test_a_folded_end_that_was_replaced_is_told(pair: Pair, uwf: Uwf, tmp_path: 
     pair.bob("gc", "--fold-before", "2100-01-01")
     pair.bob("push")
     ours = pair.bob.refs()
+    mallory("doctor", "--accept-store", check=None)
     mallory("gc", "--fold-before", "2100-01-01")
     [fold] = [ref for ref in ours if "/folded/" in ref]
     pair.git("push", "-q", "--force", str(pair.shared), fold, at=mallory.store)
@@ -391,6 +392,7 @@ def test_an_end_replaced_by_a_fold_is_told(pair: Pair, uwf: Uwf, tmp_path: Path)
         written(mallory.store, by_the_boss(raw(pair.shared, tag)), "tag"),
         at=mallory.store,
     )
+    mallory("doctor", "--accept-store", check=None)
     mallory("gc", "--fold-before", "2100-01-01")
     before = pair.bob.refs()
     [fold] = [ref for ref in mallory.refs() if "/folded/" in ref]
@@ -427,6 +429,7 @@ def forged_fold(pair: Pair, uwf: Uwf, tmp_path: Path) -> tuple[str, Machine]:
     pair.ada("push")
     pair.bob("pull")
     pair.works(mallory, "lgtm", "done")
+    mallory("doctor", "--accept-store", check=None)
     mallory("gc", "--fold-before", "2100-01-01")
     [fold] = [ref for ref in mallory.refs() if "/folded/" in ref]
     return fold, mallory

@@ -120,13 +120,47 @@ def test_nothing_is_recorded_on_a_head_that_was_set_back_until_it_is_restored_or
     assert codes(uwf, 0) == set()
 
 
-def test_a_thread_that_was_set_back_can_be_read_killed_and_removed(
-    uwf: Uwf, store: Path, stepped: str
-) -> None:
+def test_a_thread_that_was_set_back_can_be_read_and_removed(uwf: Uwf, store: Path, stepped: str) -> None:
     set_back(store, ref_of(stepped))
     assert not uwf("thread", "show", stepped).err and not uwf("thread", "list").err
-    assert "older than it was" in uwf("thread", "kill", stepped).err
+    assert uwf("thread", "kill", stepped, check=12).error["code"] == "rolled_back"
+    assert "older than it was" in uwf("thread", "rm", stepped, "--yes").err
+
+
+@pytest.mark.parametrize("other", ["a fork", "a failed attempt"])
+def test_a_head_that_was_set_back_is_told_though_another_ref_has_its_steps(
+    uwf: Uwf, store: Path, stepped: str, other: str
+) -> None:
+    if other == "a fork":
+        uwf("thread", "fork", stepped)
+    else:
+        uwf("thread", "step", stepped, "--agent", "false", check=6)
+    head = set_back(store, ref_of(stepped))
+    assert head[:10] in uwf("thread", "step", stepped, check=12).error["message"]
+    assert codes(uwf, 12) == {"rolled-back"}
+
+
+@pytest.mark.parametrize("prune", [(), ("--prune",)])
+def test_what_a_lost_head_leads_to_is_not_collected(
+    uwf: Uwf, store: Path, stepped: str, prune: tuple[str, ...]
+) -> None:
+    head = set_back(store, ref_of(stepped))
+    refused = uwf("gc", *prune, "--format", "text", check=12).err
+    assert git("--git-dir", store, "cat-file", "-t", head) == "commit"
+    restored(refused)
+    uwf("gc", *prune)
+    assert codes(uwf, 0) == set()
+
+
+def test_a_deletion_counts_as_ones_own_until_the_thread_is_restored(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
     uwf("thread", "rm", stepped, "--yes")
+    uwf("thread", "restore", stepped)
+    git("--git-dir", store, "update-ref", "-d", ref_of(stepped))
+    for path in (store / "uwf").glob("index.db*"):  # it knows of the ref too
+        path.unlink()
+    assert codes(uwf, 12) == {"rolled-back"}
 
 
 def test_a_thread_whose_end_is_gone_is_not_ended_once_more(uwf: Uwf, store: Path, stepped: str) -> None:

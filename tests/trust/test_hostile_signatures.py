@@ -91,6 +91,7 @@ def test_words_of_a_program_in_a_tag_s_signature_end_no_thread(what: str, world:
     store = world.bob.store
     world.git("fetch", "-q", str(world.shared), f"+{archive}:{archive}", at=store)
     world.git("update-ref", "-d", world.active, at=store)
+    world.bob("doctor", "--accept-store", check=None)
     shown = world.bob("verify", "--signatures", check=None)
     states = [each["state"] for each in shown.json["signatures"] if each["object"] == tag]
     assert shown.code != 0 and states == [BAD], shown.out

@@ -19,8 +19,10 @@ from uwf_git.workspaces.notes import Notes
 def collect(instance: Instance, before: int | None = None, prune: bool = False) -> dict[str, Any]:
     """Pack a store, fold threads that ended `before` a Unix time, and delete leftovers of removed threads, and
     worktrees of those and of ended ones.
-    Return what was folded and the sizes as JSON. `prune` deletes removed and unreachable objects too."""
+    Return what was folded and the sizes as JSON. `prune` deletes removed and unreachable objects too. Raises RolledBack
+    if the store would lose a head that is known, and that no ref has."""
     store = instance.store
+    instance.witness.raise_if_any_lost()
     store.sync()
     was = maintenance.counts(store.repository)
     with instance.locks.deleting() if prune else nullcontext():

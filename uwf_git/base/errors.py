@@ -115,10 +115,11 @@ class Throttled(NamedTuple):
 class AgentFailed(UwfError):
     """An agent failed, timed out or broke the protocol. The head is unchanged. `printed` are the ends of its
     output; `throttled`: a rate limit was the only cause; `timed_out`: a time limit was. `absence`: nothing went wrong,
-    but a person is needed, or more of a budget."""
+    but a person is needed, or more of a budget; `is_final`: the thread has ended with it."""
 
     code = "agent_failed"
     exit_status = 6
+    is_final = False
     printed: tuple[str, str] = ("", "")
     throttled: Throttled | None = None
     timed_out = False

@@ -168,7 +168,8 @@ def close(instance: Instance, outcome: Outcome, joined: list[Outcome] | None = N
     """Do what follows from a turn once its lock is free, as `tell_parents`, and return its outcome."""
     if outcome.done:
         tell_parents(instance, outcome.position.head, joined)
-    maintain(instance.store.repository, shared=instance.location.here)
+    if not instance.witness.misses_any:  # git may delete what a lost head leads to
+        maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
 
@@ -237,7 +238,8 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
 def drop_branch(
     instance: Instance, thread: ThreadId, error: AgentFailed, joined: list[Outcome] | None = None
 ) -> None:
-    """End a branch whose step failed, if its fork wants no other try, and add to `joined` as `tell_parents`."""
+    """End a branch whose step failed, if its fork wants no other try, which makes the error final, and add to `joined`
+    as `tell_parents`."""
     with contextlib.suppress(UwfError):
         head = instance.threads.active_head(thread)
         if branch_of(instance.store, head.row.start) is None:
@@ -249,6 +251,7 @@ def drop_branch(
         with instance.locks.hold(thread, wait=_PATIENCE):
             head = end(instance, instance.threads.active_head(thread), FAILED, error.message)
         settle(instance, head)
+        error.hint, error.is_final = instance.threads.way_on(head), True
         tell_parents(instance, head, joined)
 
 

@@ -133,6 +133,17 @@ class Witness:
                 if doubt.kind == LOST and doubt.ref in refs:
                     raise RolledBack(doubt.message, self.ways_out(doubt))
 
+    @property
+    def misses_any(self) -> bool:
+        """Whether a check of this process, if there was one, missed a known head."""
+        return any(doubt.kind == LOST for doubt in self._doubts or ())
+
+    def raise_if_any_lost(self) -> None:
+        """Raise RolledBack if a known head is lost whose objects are still here."""
+        for doubt in self._checked():
+            if doubt.kind == LOST and self._repository.has(Oid(hex=doubt.known)):
+                self.raise_if_lost(doubt.ref)
+
     def ways_out(self, doubt: Doubt) -> str:
         """Return the hint for a lost head."""
         where = "from a copy or a remote"
@@ -245,7 +256,7 @@ class Witness:
     def _compared(self, log_: WitnessLog, state: Witnessed, refs: Mapping[str, Oid]) -> Iterator[Doubt]:
         announced = log_.announced()
         others: tuple[Moves, Moves] | None = None
-        kept = _Reachable(self._repository, refs)
+        kept = _Reachable(self._repository, refs, anywhere=self._has_other_writers)
         for ref, known in state.lost.items():
             if ref in refs and kept.has_in(refs[ref], known):
                 yield Doubt(KEPT, ref, known, str(refs[ref]))
@@ -322,35 +333,40 @@ class Witness:
     @property
     def is_shared(self) -> bool:
         """Whether others than this user's uwf move refs here in the course of work: with git, or from elsewhere."""
+        return self._here or self._has_other_writers
+
+    @property
+    def _has_other_writers(self) -> bool:
         config = self._repository.config
-        mirrors = any(key.endswith(".mirror") for key, _ in config.entries("remote."))
-        return self._here or bool(config.sharing) or mirrors
+        return bool(config.sharing) or any(key.endswith(".mirror") for key, _ in config.entries("remote."))
 
 
 class _Reachable:
-    """Which objects are still kept by a store's refs, from git's objects alone."""
+    """Which objects are still kept by a store's refs, from git's objects alone. With `anywhere`, any ref keeps what it
+    leads to, since others may have moved a head and left its steps to a fork; else only refs that take over."""
 
-    def __init__(self, repository: Repository, refs: Mapping[str, Oid]) -> None:
+    def __init__(self, repository: Repository, refs: Mapping[str, Oid], anywhere: bool) -> None:
         self._repository = repository
         self._refs = refs
+        self._is_anywhere = anywhere
         self._all: set[str] | None = None
 
     def is_kept(self, ref: str, oid: str) -> bool:
-        """Return whether a head that its ref lost is in the history of another ref, in a fold, or was removed
+        """Return whether a head that its ref lost is in the history of that ref's successor, in a fold, or was removed
         restorably."""
-        if layout.is_thread_ref(ref):
-            thread = layout.thread_of(ref)
-            with contextlib.suppress(UwfError):
-                kept = removed.kept_refs(self._repository, thread)
-                if any(self.has_in(tip, oid) for tip in kept.values()):
-                    return True
         if ref.startswith(layout.FOLDED):
             return self._is_unfolded(oid)
-        if self._all is None:
+        if layout.is_thread_ref(ref) and self._is_in_thread(ref, layout.thread_of(ref), oid):
+            return True
+        if self._is_anywhere and self._all is None:
             self._all = set(self._walk([*self._repository.refs(without=layout.REMOTES).values()]))
-        return oid in self._all or (
-            ref.startswith((layout.ARCHIVE, layout.FORKS)) and self._is_folded(ref, oid)
-        )
+        return self._all is not None and oid in self._all
+
+    def _is_in_thread(self, ref: str, thread: ThreadId, oid: str) -> bool:
+        tips = [self._refs[name] for name in (ref, layout.ARCHIVE + thread) if name in self._refs]
+        with contextlib.suppress(UwfError):
+            tips += removed.kept_refs(self._repository, thread).values()
+        return any(self.has_in(tip, oid) for tip in tips) or self._is_folded(ref, oid)
 
     def _is_unfolded(self, fold: str) -> bool:
         """Return whether the ends in a fold are all kept elsewhere."""

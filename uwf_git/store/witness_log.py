@@ -345,18 +345,22 @@ class WitnessLog:
     def _sign(self, ref: str, old: str, new: str) -> str:
         return f"{old} {new} {self._mac(f'{ref} {old} {new}')}"
 
-    def announced(self) -> frozenset[str]:
-        """Return the announcements of this user."""
+    def announced(self) -> dict[str, int]:
+        """Return the announcements of this user, each with its last place."""
         with suppress(OSError):
-            return frozenset((self._announced / self._name).read_text(errors="replace").splitlines())
-        return frozenset()
+            lines = (self._announced / self._name).read_text(errors="replace").splitlines()
+            return {line: place for place, line in enumerate(lines)}
+        return {}
 
-    def is_announced(self, announced: frozenset[str], ref: str, old: str, new: str) -> bool:
-        """Return whether this user announced to move a ref from an object to another, "" for any."""
-        if old:
-            return self._sign(ref, old, new) in announced
-        return any(
-            line == self._sign(ref, line.partition(" ")[0], new) for line in announced if f" {new} " in line
+    def is_announced(self, announced: Mapping[str, int], ref: str, old: str, new: str) -> bool:
+        """Return whether this user announced to move a ref from an object to another, and not back since; from ""
+        means from any."""
+        if not old:
+            return any(line == self._sign(ref, line.partition(" ")[0], new) for line in _to(announced, new))
+        place = announced.get(self._sign(ref, old, new))
+        return place is not None and not any(
+            announced[line] > place and line == self._sign(ref, line.partition(" ")[0], old)
+            for line in _to(announced, old)
         )
 
     def writers(self) -> Iterator[Path]:
@@ -374,6 +378,10 @@ class WitnessLog:
                     old, _, new = line.rpartition(" ")[0].partition(" ")
                     moves.setdefault(old, set()).add(new)
         return accepted, rest
+
+
+def _to(announced: Iterable[str], new: str) -> Iterator[str]:
+    return (line for line in announced if f" {new} " in line)
 
 
 def _fold(

@@ -102,8 +102,6 @@ CODES = {
 
 UNCHECKED = "unchecked"
 """The code of a finding for what could not be verified here."""
-UNKNOWN_WORD = "unknown-word"
-"""The code of a finding for a node with a word that a newer version wrote."""
 UNTRUSTED = frozenset(("policy-not-signed", "policy-replaced", "requirement-unmet", "not-provable"))
 """The codes of what is sound, and not signed as it has to be."""
 

@@ -22,7 +22,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow, node_row
 from uwf_git.store.nodes import is_schema, references_by_kind
-from uwf_git.verify.findings import UNKNOWN_WORD, Bad, Report
+from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
     DEPTH_LIMIT,
@@ -134,7 +134,7 @@ class Nodes:
         try:
             require_known_words(title_of(node.type), node.payload)
         except UnknownWord as error:
-            raise Bad(UNKNOWN_WORD, f"node {name}: {error.message}; {error.hint}", oid) from None
+            raise Bad("unknown-word", f"node {name}: {error.message}; {error.hint}", oid) from None
         self._valid.add(name)
         return True
 

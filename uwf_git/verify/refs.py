@@ -26,7 +26,7 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.verify.fan_outs import BranchOrigin
-from uwf_git.verify.findings import UNKNOWN_WORD, Bad, Finding, Report, ShownDiff
+from uwf_git.verify.findings import Bad, Finding, Report, ShownDiff
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.records import Records
 from uwf_git.verify.verified import Known, Record
@@ -494,7 +494,7 @@ class Verifier:
                 oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path),)
             )
         except UNFORESEEN as error:
-            code = UNKNOWN_WORD if isinstance(error, UnknownWord) else "damaged"
+            code = "unknown-word" if isinstance(error, UnknownWord) else "damaged"
             self._settle(oid, None, (Finding(code, None, None, str(oid), str(error)),))
 
     def _check(self, commit: CommitObject, entered: tuple[Oid, ...]) -> None:
@@ -520,7 +520,7 @@ class Verifier:
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
         except UnknownWord as error:
-            report(UNKNOWN_WORD, f"{error.message}; {error.hint}", commit.oid)
+            report("unknown-word", f"{error.message}; {error.hint}", commit.oid)
         except UNFORESEEN as error:
             report("malformed", f"commit {commit.oid}: {type(error).__name__}: {error}", commit.oid)
         before = [self._found[parent.raw] for parent in entered]

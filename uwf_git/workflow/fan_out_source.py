@@ -244,8 +244,8 @@ class _Reader:
             fields["need"] = need
         failure = edge.get("onFailure")
         if failure is not None and failure not in [*FAILURE_POLICIES]:
-            message = f"{self._what}: onFailure is one of {', '.join(FAILURE_POLICIES)}"
-            self._bad("onFailure", message, self._findings.nearest(str(failure), FAILURE_POLICIES))
+            hint = self._findings.nearest(str(failure), FAILURE_POLICIES)
+            self._bad("onFailure", f"{self._what}: no policy of onFailure is called {failure!r}", hint)
         elif failure is not None and failure != WAIT.word:
             fields["onFailure"] = failure
         if edge.get("onConflict") is not None:

@@ -74,13 +74,15 @@ def settle(instance: Instance, head: Head) -> None:
 def stop(instance: Instance, thread: ThreadId, reason: str) -> Head:
     """End a thread, its running agent, and what follows from that, its parents excepted. Interrupted work becomes a
     failed attempt. Makes `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`.
-    Raises Invalid for a thread that has ended, Busy if its agent does not end."""
+    Raises Invalid for a thread that has ended, RolledBack for one whose head was set back, Busy if its agent does not
+    end."""
     name = instance.threads.active_head(thread).row.name or ""
     instance.store.before_record(NewRecord(THREADS, name, (ENDS,)))
     try:
         end_step(instance, thread, KILL)
         with instance.locks.hold(thread, wait=_PATIENCE):
             head = instance.threads.active_head(thread)
+            instance.raise_if_rolled_back(thread)
             record_leftovers(instance, head)
             head = end(instance, head, KILLED, reason)
     finally:
