@@ -33,6 +33,9 @@ class Invalid(UwfError):
 class UnknownWord(Invalid):
     """A node has a word of a closed set that this version doesn't know: a newer one wrote it."""
 
+    WAY_OUT = "a newer uwf wrote it: upgrade uwf-git"
+    """The hint."""
+
 
 class LimitExceeded(Invalid):
     """A workflow's expression or template exceeded its time or memory. Depends on the machine, so it is never

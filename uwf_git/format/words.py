@@ -46,7 +46,7 @@ def require_known_words(title: str, payload: Any, name: str = "") -> None:
                 subject, place = one_line(f"{title} {name}".rstrip(), 80), one_line(place, 120)
                 raise UnknownWord(
                     f"{subject} has {one_line(value, 40)!r} at {place}, which this uwf does not know",
-                    "a newer uwf wrote it: upgrade uwf-git",
+                    UnknownWord.WAY_OUT,
                 )
 
 

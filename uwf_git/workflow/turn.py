@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import Invalid
+from uwf_git.base.errors import UnknownWord
 from uwf_git.format.ids import Hash
 from uwf_git.format.types import (
     BUNDLE,
@@ -102,13 +102,13 @@ class Outlook(NamedTuple):
 
 def turn_of(workflow: Workflow, role: str) -> TurnKind:
     """Return whose turn a role is, by its workflow alone. Which roles of agents a person plays instead is for a
-    machine's configuration to say. Raises Invalid for the word of no turn."""
+    machine's configuration to say. Raises UnknownWord for the word of no turn."""
     if workflow.code is not None and role != USER:
         return TurnKind.CALL
     if role in BY_ROLE:
         return BY_ROLE[role]
     if role.startswith("$"):
-        raise Invalid(f"workflow {workflow.name}: no turn is called {role}")
+        raise UnknownWord(f"workflow {workflow.name}: no turn is called {role}", UnknownWord.WAY_OUT)
     definition = workflow.roles.get(role)
     if definition is None:
         return TurnKind.AGENT
