@@ -136,7 +136,7 @@ MISTAKES: dict[str, tuple[str, str, int, str, str, str]] = {
     "need": (f"{ITEMS}, need: most, join: reviewer", "", 29, "bad-fan-out", "need is not all", "80%"),
     "need as text": (f"{ITEMS}, need: '2', join: reviewer", "", 29, "bad-fan-out", "need is not", "need: 2"),
     "need of a list": ("each: [1], need: 2, role: fixer, join: reviewer", "", 29, "bad-fan-out", "1 item", "all"),
-    "onFailure": (f"{ITEMS}, onFailure: dorp, join: reviewer", "", 29, "bad-fan-out", "one of wait", '"drop"'),
+    "onFailure": (f"{ITEMS}, onFailure: dorp, join: reviewer", "", 29, "bad-fan-out", "called 'dorp'", '"drop"'),
     "onConflict": (f"{ITEMS}, onConflict: fixr, join: reviewer", "", 29, "unknown-role", "onConflict", '"fixer"'),
     "as": ("each: [1], as: a-b, role: fixer, join: reviewer", "", 29, "bad-fan-out", "'a-b'", "letters"),
     "as a word of templates": ("each: [1], as: in, role: fixer, join: reviewer", "", 29, "bad-fan-out", "'in'", "use"),
