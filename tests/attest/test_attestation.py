@@ -423,6 +423,7 @@ def test_an_imported_thread_and_one_of_a_code_workflow_are_attested(
     assert [each["role"] for each in found["steps"]][-1] == "$END"
 
 
+@pytest.mark.extended
 def test_a_thread_of_a_hundred_steps_and_an_output_that_was_there_before(
     uwf: Uwf, root: Path, tmp_path: Path
 ) -> None:

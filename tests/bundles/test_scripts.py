@@ -719,6 +719,7 @@ def test_a_trial_with_failed_calls_is_not_passed_and_what_judges_so_gives_no_sco
     uwf("verify", "--all")
 
 
+@pytest.mark.extended
 def test_a_fleet_ends_with_the_failures_of_its_threads(uwf: Uwf, asked: Asked) -> None:
     pytest.importorskip("temporalio", reason="pip install '.[fleet]'")
     config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"

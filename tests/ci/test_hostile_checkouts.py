@@ -165,6 +165,7 @@ def test_a_change_brings_no_text_for_the_comment(hostile: Hostile, tmp_path: Pat
     assert not reports.exists()
 
 
+@pytest.mark.extended
 def test_installing_beside_a_change_takes_no_module_of_it(hostile: Hostile, tmp_path: Path) -> None:
     job = GitLab(hostile, tmp_path, "topic", "main")
     # No version has this name, so that it is looked for, and no registry is asked.

@@ -92,6 +92,7 @@ def test_an_edited_verdict_fails_and_is_annotated_on_its_line(forge: Published) 
     assert [case.find("failure") is not None for case in cases] == [True]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_published_branches_are_checked_by_hand_and_daily(uwf: Uwf, tmp_path: Path, kind: str) -> None:
     forge = Published(uwf, tmp_path / "forge", kind)
@@ -141,6 +142,7 @@ def test_a_forge_without_published_branches_is_no_green_check(tmp_path: Path, he
     assert ran.code == 13, ran.log
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_changed_workflow_is_validated_and_its_coverage_compared(
     tmp_path: Path, hermetic: Path, kind: str

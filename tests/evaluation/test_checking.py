@@ -95,6 +95,7 @@ def hasty(text: str) -> str:
     return text.replace(CAREFUL, "not only the summary.")
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 def test_git_bisect_finds_the_version_that_broke_it(uwf: Uwf, issues: str) -> None:
     project = Path("project").absolute()

@@ -513,6 +513,7 @@ def test_cases_are_named_replaced_and_taken_out(bench: Bench) -> None:
     assert uwf("eval", "list").json == []
 
 
+@pytest.mark.extended
 def test_a_fleet_steps_the_threads_of_a_run(bench: Bench) -> None:
     bench.imports(
         [{"name": name, "prompt": f"say {name}", "judges": [{"jsonata": "output.approved"}]} for name in "ab"]

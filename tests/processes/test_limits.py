@@ -79,6 +79,7 @@ def on_disk() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", CASES)
 def test_what_exceeds_a_limit_is_ended_with_all_it_started_and_the_limit_is_named(
     on_disk: Path, kind: str, name: str

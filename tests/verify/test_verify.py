@@ -30,6 +30,7 @@ NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 FRESH = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.extended) if name == "fan-out" else name for name in NAMES]
 )

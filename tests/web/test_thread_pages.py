@@ -101,6 +101,7 @@ def test_a_question_stands_above_everything_with_its_options_and_the_command(
     assert f"uwf thread answer {thread} -m 1" in said
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("does", "said"),
     [
