@@ -367,7 +367,7 @@ class _Reachable:
         tips = [self._refs[name] for name in (ref, layout.ARCHIVE + thread) if name in self._refs]
         with contextlib.suppress(UwfError):
             tips += removed.kept_refs(self._repository, thread).values()
-        return any(self.has_in(tip, oid) for tip in tips) or self._is_folded(ref, oid)
+        return oid in self._walk(tips) or self._is_folded(ref, oid)
 
     def _is_unfolded(self, fold: str) -> bool:
         """Return whether the ends in a fold are all kept elsewhere."""
