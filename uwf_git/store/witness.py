@@ -140,9 +140,9 @@ class Witness:
 
     def raise_if_any_lost(self) -> None:
         """Raise RolledBack if a known head is lost whose objects are still here."""
-        for doubt in self._checked():
+        for doubt in self.check():
             if doubt.kind == LOST and self._repository.has(Oid(hex=doubt.known)):
-                self.raise_if_lost(doubt.ref)
+                raise RolledBack(doubt.message, self.ways_out(doubt))
 
     def ways_out(self, doubt: Doubt) -> str:
         """Return the hint for a lost head."""
