@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from uwf_git.format import cbor
 from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.node import Node
-from uwf_git.format.quick_schema import Check
 from uwf_git.git import bulk, packing, packs
 from uwf_git.store import nodes
 from uwf_git.verify import nodes as verify_nodes
+
+_Result = TypeVar("_Result")
 
 
 def remember() -> None:
@@ -37,15 +38,19 @@ def remember() -> None:
         return files[key]
 
     encode = cbor.encode
-    encoded: dict[int, bytes] = {}
 
-    def remembered_encoding(value: Any) -> bytes:
-        key = id(value)
-        if key not in schemas:
-            return encode(value)
-        if key not in encoded:
-            encoded[key] = encode(value)
-        return encoded[key]
+    def by_schema(function: Callable[[Any], _Result]) -> Callable[[Any], _Result]:
+        results: dict[int, _Result] = {}
+
+        def remembered(value: Any) -> _Result:
+            key = id(value)
+            if key not in schemas:
+                return function(value)
+            if key not in results:
+                results[key] = function(value)
+            return results[key]
+
+        return remembered
 
     def remembering(from_blob: Callable[[bytes, str], Node]) -> Callable[[bytes, str], Node]:
         def remembered_node(content: bytes, where: str) -> Node:
@@ -58,23 +63,12 @@ def remember() -> None:
 
         return remembered_node
 
-    plain_check = verify_nodes.plain_check
-    checks: dict[int, Check | None] = {}
-
-    def remembered_check(schema: Any) -> Check | None:
-        key = id(schema)
-        if key not in schemas:
-            return plain_check(schema)
-        if key not in checks:
-            checks[key] = plain_check(schema)
-        return checks[key]
-
     own = {encode(schema): schema for schema in BUILTIN.values()}
     read: dict[bytes, Node] = {}
     for module in (nodes, verify_nodes):
         module.from_blob = remembering(module.from_blob)
-    verify_nodes.plain_check = remembered_check
-    cbor.encode = remembered_encoding
+    verify_nodes.plain_check = by_schema(verify_nodes.plain_check)
+    cbor.encode = by_schema(encode)
     bulk.delta_of = packing.delta_of = remembered_delta
     nodes.to_blob = remembered_file
 
