@@ -562,6 +562,8 @@ from uwf_git.sandbox.quota import Quota as Quota
 from uwf_git.sandbox.repositories import RepositoriesBefore as RepositoriesBefore
 from uwf_git.sandbox.results import Outputs as _ToolOutputs
 from uwf_git.sandbox.results import ToolFailure as ToolFailure
+from uwf_git.sandbox.warm import WarmPool as WarmPool
+from uwf_git.sandbox.warm import WarmProcess as WarmProcess
 from uwf_git.sandbox.workspace import Change as _FileChange
 from uwf_git.sandbox.workspace import Limits as _WorkspaceLimits
 from uwf_git.sandbox.workspace import Workspace as Workspace

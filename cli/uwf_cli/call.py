@@ -65,8 +65,7 @@ def calling(location: Location) -> Iterator[Call]:
         failure = failure_without_secrets(invocation, error)
         raise Failed(status=failure.status, **failure_value(failure)) from error
     finally:
-        if "instance" in invocation.__dict__:
-            invocation.instance.store.index.close()
+        invocation.close()
 
 
 def call(location: Location, argv: tuple[str, ...], stdin: str = "") -> Result:

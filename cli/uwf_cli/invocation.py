@@ -29,10 +29,19 @@ _HINTS = frozenset(("hint", "command"))
 _QUOTED = r"""(?<!\S)('[^']*'(?:"'"'[^']*')*)"""  # as shlex.quote writes a word
 
 
+PROGRAM = "uwf_cli.main:run"
+"""What runs a command in a process that goes on."""
+
+
 def itself(form: str | None, *arguments: str) -> list[str]:
     """Return the command line of another `uwf`, with format `form` if given."""
     # Without -P, modules of the folder would go before the installed ones.
-    return [sys.executable, "-P", "-m", "uwf_cli.main", *(["--format", form] if form else []), *arguments]
+    return [sys.executable, "-P", "-m", PROGRAM.partition(":")[0], *words_of(form, *arguments)]
+
+
+def words_of(form: str | None, *arguments: str) -> list[str]:
+    """Return the arguments of another `uwf`, with format `form` if given."""
+    return [*(["--format", form] if form else []), *arguments]
 
 
 class Invocation:
@@ -86,6 +95,11 @@ class Invocation:
         instance.after = self._after.append
         instance.threads.place = self.place
         return instance
+
+    def close(self) -> None:
+        """Close the store, if it was opened."""
+        if "instance" in self.__dict__:
+            self.instance.store.index.close()
 
     @property
     def place(self) -> Path | None:

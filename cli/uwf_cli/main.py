@@ -13,22 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli import streams
 from uwf_git.base import lifetime
+from uwf_git.base.lifetime import Terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from uwf_cli.invocation import Invocation
 
 INTERRUPTED = 130
 NOBODY_READS = 141
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, handled like Ctrl-C so that agents end too."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
 
 
 def main() -> None:
@@ -45,14 +38,25 @@ def main() -> None:
             sys.exit(0)
         except OSError:
             pass  # the next line has the reason
-    lifetime.end(_run(arguments))
+    from uwf_cli.invocation import Invocation
+
+    _heed_signals()
+    lifetime.end(_run(Invocation(), arguments))
 
 
-def _run(arguments: list[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
+    """Run a command in a process that goes on, and return its exit status."""
     from uwf_cli.invocation import Invocation
 
     invocation = Invocation()
-    _prepare()
+    try:
+        return _run(invocation, list(arguments))
+    finally:
+        invocation.close()
+
+
+def _run(invocation: Invocation, arguments: list[str]) -> int:
+    streams.prepare()
     status = _guarded(_invoke, invocation, arguments)
     after = _guarded(_afterwards, invocation, arguments)
     return status or after
@@ -128,7 +132,7 @@ def _invoke(invocation: Invocation, arguments: list[str]) -> int:
     return status
 
 
-def _prepare() -> None:
+def _heed_signals() -> None:
     import signal
 
     def end(number: int, _frame: Any) -> None:
@@ -138,7 +142,6 @@ def _prepare() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and that has to last
             signal.signal(number, end)
     lifetime.heed_signals()
-    streams.prepare()
 
 
 if __name__ == "__main__":

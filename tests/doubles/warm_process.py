@@ -393,7 +393,7 @@ def _work(memory: _Memory, call: _Call, again: socket.socket) -> NoReturn:
         raise _Ended(status)
 
     _as_new()
-    main._prepare()
+    main._heed_signals()
     lifetime.heed_signals = lambda: None
     lifetime.end = ended
     ours, before = os.getpid(), _state()

@@ -23,6 +23,14 @@ _is_ours = True
 _is_own = False
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, handled like Ctrl-C so that agents end too."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
 def begin() -> None:
     """Set up a command's process, with less frequent garbage collection."""
     own()
@@ -70,6 +78,20 @@ def share() -> None:
     """Note that foreign code runs in this process and may rely on a full exit."""
     global _is_ours
     _is_ours = False
+
+
+def is_shared() -> bool:
+    """Return whether foreign code has run in this process."""
+    return not _is_ours
+
+
+def memory() -> int:
+    """Return the bytes of memory that this process has, 0 if unknown."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def end(status: int) -> NoReturn:

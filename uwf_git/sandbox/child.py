@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Unavailable
@@ -36,6 +36,20 @@ GRACE = 2.0
 _PIECE = 1 << 16
 _POLL = 0.01
 _SLOW_POLL = 0.05
+
+
+class Process(Protocol):
+    """A process as its starter sees it: a `subprocess.Popen`, or a call of a pool of warm ones."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class CommandResult(NamedTuple):
@@ -248,7 +262,7 @@ def _limited(limits: Mapping[str, int]) -> list[str]:
     return ["/bin/sh", "-c", f'{orders}exec "$@"', "sh"]
 
 
-def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -> None:
+def stop(child: Process, grace: float, attached: bool = False) -> None:
     """End the process alone: SIGTERM, after `grace` seconds SIGKILL. With `attached`, also its descendants
     that are not daemons."""
     if child.poll() is None:
@@ -265,7 +279,7 @@ def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -
 class Pipes:
     """The pipes of a spawned process in an asyncio loop. The last `keep` bytes of stderr are kept."""
 
-    def __init__(self, process: subprocess.Popen[bytes], keep: int = KEEP) -> None:
+    def __init__(self, process: Process, keep: int = KEEP) -> None:
         self._process = process
         self._stderr = Tail(keep)
         self._transports: list[asyncio.BaseTransport] = []

@@ -1,4 +1,4 @@
-"""Running threads in parallel, one process each, since a step needs the main thread and the current folder.
+"""Running threads in parallel, each in a process at a time, since a step needs the main thread and the current folder.
 Output is labelled with the end of the thread's id, and each has a live line."""
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import json
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -17,17 +16,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
-from uwf_cli.invocation import itself
+from uwf_cli.invocation import PROGRAM, words_of
 from uwf_git.base.errors import UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.thread_states import ThreadState, worst
 from uwf_git.format.endings import JOINED_WITHOUT
-from uwf_git.sandbox.child import spawn
+from uwf_git.sandbox.warm import WarmPool
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_cli.watching.lines import Lines
     from uwf_git.format.ids import ThreadId
+    from uwf_git.sandbox.warm import WarmProcess
 
 _LABEL = 6  # characters of an id, if that many distinguish the threads
 _PIECE = 1 << 16
@@ -36,9 +36,9 @@ _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what
 
 
 class _Run:
-    """A process, and its incomplete output line."""
+    """A run of a thread, and its incomplete output lines."""
 
-    def __init__(self, thread: ThreadId, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, thread: ThreadId, process: WarmProcess) -> None:
         self.thread = thread
         self.process = process
         self.rest: dict[IO[bytes], bytes] = {}
@@ -79,6 +79,7 @@ class SideBySide:
         self._siblings = frozenset(siblings)
         self._is_taken = is_taken
         self._running: dict[ThreadId, _Run] = {}
+        self._pool = WarmPool(PROGRAM, os.environ)
         self._selector = selectors.DefaultSelector()
         self._lines: Lines | None = None
         self._ended: dict[ThreadId, int] = {}
@@ -107,6 +108,7 @@ class SideBySide:
                     self._turn()
             finally:
                 self._stop()
+                self._pool.close()
         for thread, line in self._killed:
             if not self._is_left(thread):
                 self._write(thread, line, True)
@@ -142,9 +144,9 @@ class SideBySide:
     def _start(self, thread: ThreadId) -> None:
         invocation = self._invocation
         root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
-        argv = itself("text" if self._text else "json", *root, "thread", "run", thread, *self._arguments)
+        words = words_of("text" if self._text else "json", *root, "thread", "run", thread, *self._arguments)
         with deferred():
-            process = spawn(argv, stdin=subprocess.DEVNULL, cwd=None, env=os.environ)
+            process = self._pool.spawn(words)
             run = self._running[thread] = _Run(thread, process)
         for stream in run.rest:
             self._selector.register(stream, selectors.EVENT_READ, run)

@@ -1,8 +1,9 @@
 """Calls of a code workflow within one step: agents in parallel, and outputs read from their answers.
 
-Each conversation is a process of `conversation.py`, open until the step ends, so an invalid output is corrected by
-its agent in the same session. An answer is committed in a thread of the call's own before the code has it; a call that
-has an answer there is not asked again. All turns, time and cost of the calls that were asked belong to the step.
+Each conversation is a call of `conversation.py` in a warm process, open until the step ends, so an invalid output is
+corrected by its agent in the same session. An answer is committed in a thread of the call's own before the code has it;
+a call that has an answer there is not asked again. All turns, time and cost of the calls that were asked belong to the
+step.
 
 In a thread with limits, a call is asked only while these leave something, and beside others only as long as all in
 flight may cost as much as the largest so far: before one is answered, each is asked alone.
@@ -16,7 +17,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,7 @@ from uwf_git.plugin import (
     Throttled,
     TurnRecord,
     UwfError,
+    WarmPool,
     agent_options,
     call_arrivals,
     check_schema,
@@ -73,11 +74,21 @@ from uwf_git.plugin import (
 from uwf_git.plugin import spent_in as spent
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import EngineOrder, Head, Instance, Oid, Recorder, RegisteredVersion, ThreadPosition
+    from uwf_git.plugin import (
+        EngineOrder,
+        Head,
+        Instance,
+        Oid,
+        Recorder,
+        RegisteredVersion,
+        ThreadPosition,
+        WarmProcess,
+    )
 
 AT_ONCE = 8
 """Calls in flight at once, twice as many for a script; the others wait."""
-_IDLE = 4  # idle conversations kept for corrections when another begins
+_IDLE = 4  # idle conversations kept for corrections when another begins; a script's answers are read at once
+_PROGRAM = "uwf_git.ext.code.conversation:main"
 _NAMED = 3  # other people named in a note
 Arrival = tuple[int, int, str]
 """The place of an answer among others: whether it is known by its time only, its place or time, its thread."""
@@ -134,10 +145,11 @@ class Calls:
         self._folder = str(cwd)
         self._options = agent_options(override)
         self._recorder = recorder
-        self._locks = instance.locks.descriptors(self._thread)
         self._log = instance.runs.log(self._thread)
-        self._environ = {**os.environ, **instance.location.environment()}
-        self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
+        environ = {**os.environ, **instance.location.environment()}
+        environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
+        self._descendants = Descendants(environ)
+        self._processes = WarmPool(_PROGRAM, self._descendants.env, instance.locks.descriptors(self._thread))
         self._at_once = AT_ONCE * (1 + is_script)
         self._pool = ThreadPoolExecutor(self._at_once)
         self._guard = threading.Lock()
@@ -509,6 +521,12 @@ class Calls:
             conversation.let_go()
         for conversation in self._conversations:
             conversation.end(_PATIENCE)
+        first = self._processes.first
+        self._processes.close()
+        if first is None:
+            self._descendants.close()
+        else:
+            self._descendants.end(first, processes.GRACE)
         for descriptor in (self._ready, self._wake):
             os.close(descriptor)
 
@@ -561,7 +579,8 @@ class Calls:
 
     def _end_idle(self) -> None:
         with self._guard:
-            spare = [item for item in self._conversations if item.is_idle][:-_IDLE]
+            idle = [item for item in self._conversations if item.is_idle]
+            spare = idle if self._is_script else idle[:-_IDLE]
             for conversation in spare:
                 conversation.is_idle = False
         for conversation in spare:
@@ -592,7 +611,7 @@ class Calls:
         try:
             if "question" in request:
                 self._end_idle()
-                conversation.start(self._thread, self._environ, self._log, self._locks)
+                conversation.start(self._thread, self._processes, self._log)
             return conversation.exchange(request)
         except UwfError as error:
             return {"error": error.message, "hint": error.hint, "turns": ()}
@@ -641,7 +660,7 @@ def _texts(message: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | 
 
 
 class _Conversation:
-    """A process of `conversation.py` for the agent `who`, "" to read a text. `said` is its answer, `heard` the
+    """A call of `conversation.py` for the agent `who`, "" to read a text. `said` is its answer, `heard` the
     result; `is_cut`: it was interrupted."""
 
     def __init__(self, role: str, who: str) -> None:
@@ -652,9 +671,7 @@ class _Conversation:
         self._who = who
         self._data: tuple[Any, ...] = ()
         self._turns: tuple[TurnRecord, ...] = ()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._descendants: Descendants | None = None
-        self._requests: int | None = None
+        self._process: WarmProcess | None = None
         self._log = Path()
         self._is_over = self._is_ended = False
 
@@ -669,35 +686,25 @@ class _Conversation:
             return f"{who} (broken off)" if self._is_over else f"{who} (failed)"
         return who if self.said is not None or self._data else f"{who} (failed)"
 
-    def start(self, thread: ThreadId, environ: Mapping[str, str], log: Path, locks: Sequence[int]) -> None:
+    def start(self, thread: ThreadId, pool: WarmPool, log: Path) -> None:
         self._log = log
-        self._descendants = Descendants(environ)
         log.parent.mkdir(parents=True, exist_ok=True)
-        theirs, self._requests = os.pipe()
-        argv = [sys.executable, "-P", "-m", "uwf_git.ext.code.conversation", thread, str(theirs)]
         try:
             with log.open("ab") as errors, signals_deferred():
                 if self._is_over:
                     raise AgentFailed("the step is over")
-                self._process = processes.spawn(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stderr=errors.fileno(),
-                    cwd=None,
-                    env=self._descendants.env,
-                    pass_fds=(theirs, *locks),
-                )
+                self._process = pool.spawn([thread], stdin=subprocess.PIPE, stderr=errors)
         except OSError as error:
             raise AgentFailed(f"no process can be started to ask an agent: {error}") from None
-        finally:
-            os.close(theirs)
 
     def exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._process is not None and self._process.stdout is not None and self._requests is not None
+        assert self._process is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self.is_speaking = True
         line = b""
         with contextlib.suppress(OSError, ValueError):
-            _write(self._requests, json.dumps(request).encode("ascii") + b"\n")
+            self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
+            self._process.stdin.flush()
             line = self._process.stdout.readline()
         self.is_speaking = False
         if not line.endswith(b"\n"):
@@ -724,22 +731,18 @@ class _Conversation:
 
     def let_go(self) -> None:
         self.is_idle = False
-        requests, self._requests = self._requests, None
-        if requests is not None:
-            os.close(requests)
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # it is gone
+                self._process.stdin.close()
 
     def end(self, patience: float) -> None:
         self._is_over = True
-        if self._is_ended or self._process is None or self._descendants is None:
+        if self._is_ended or self._process is None:
             return
         self._is_ended = True
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
-        self._descendants.end(self._process, processes.GRACE)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+        processes.stop(self._process, processes.GRACE, attached=True)
+        assert self._process.stdout is not None
+        self._process.stdout.close()

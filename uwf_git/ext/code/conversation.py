@@ -1,8 +1,6 @@
-"""A process for one conversation with an agent, called by a code workflow during a step.
+"""One conversation with an agent in a process of its own, called by a code workflow during a step.
 
-    python -m uwf_git.ext.code.conversation THREAD DESCRIPTOR
-
-Requests are JSON lines from the descriptor, answers are lines on standard output:
+It is given the thread. Requests are JSON lines on standard input, answers are lines on standard output:
 
     {question: {…}, call}             the first: asks an agent, or takes the question's `text` as its answer
     {schema, prompt, call}            extracts an output from the answer, with corrections by the agent
@@ -25,7 +23,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -69,7 +66,6 @@ from uwf_git.plugin import (
     detail_of,
     errors,
     is_full,
-    lifetime,
     normalise_payload,
     one_line,
     parse_json,
@@ -377,6 +373,10 @@ class _Calls:
         self.name = ""
         self.commit: str | None = None
 
+    def close(self) -> None:
+        if self._instance is not None:
+            self._instance.store.index.close()
+
     def heard(self) -> tuple[str, Detail, Sequence[TurnRecord]]:
         nothing: tuple[Detail, Sequence[TurnRecord]] = Detail(""), ()
         return (self.name, *(self._asked.heard() if self._asked else nothing))
@@ -502,8 +502,12 @@ def _question_in(text: str) -> Any:
 
 
 def main(argv: Sequence[str]) -> int:
-    lifetime.own()
+    """Hold a conversation for a thread, and return the exit status of the process."""
     thread = parse_thread_id(argv[0])
+    requests = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # an agent's input is no request
+    os.close(nothing)
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # a package's output is not an answer
 
@@ -524,16 +528,13 @@ def main(argv: Sequence[str]) -> int:
         answers.write(json.dumps(reply) + "\n")
         answers.flush()
 
-    with ExitStack() as stack, os.fdopen(int(argv[1]), "rb") as source:
+    with answers, requests, ExitStack() as stack:
         calls = _Calls(thread, stack)
-        for request in _requests(source):
+        stack.callback(calls.close)
+        for request in _requests(requests):
             if "question" in request:
                 question = request["question"]
                 tell(partial(calls.begin, question, request["call"]), question["schema"] is not None)
             else:
                 tell(partial(calls.read, request["schema"], request["prompt"] or "", request["call"]))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
