@@ -16,8 +16,10 @@ from commands import UWF, git
 from conftest import Uwf
 
 from uwf_git.git.libgit2 import Oid
-from uwf_git.git.repository import RefMove
-from uwf_git.store import witness_log
+from uwf_git.git.repository import RefMove, Repository
+from uwf_git.store import witness, witness_log
+from uwf_git.store.instance import Instance
+from uwf_git.store.location import Location
 from uwf_git.store.witness_log import SAW, UNKNOWN, WROTE, WitnessLog
 
 ACCEPT = "uwf doctor --accept-store"
@@ -591,6 +593,28 @@ def test_many_processes_append_to_one_chain(uwf: Uwf, store: Path, state: Path, 
     assert not log.open()
     witnessed = log.read()
     assert not witnessed.is_torn and witnessed.heads.keys() >= {ref_of(thread)}
+    assert codes(uwf, 0) == set()
+
+
+def test_heads_that_others_move_between_the_readings_of_refs_and_log_raise_no_alarm(
+    uwf: Uwf, root: Path, stepped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = Instance(Location(root, root / "store.git"))
+    read, commands = (
+        witness._witnessed,
+        iter([["thread", "run", stepped], ["thread", "start", "pair", "-p", "It"]]),
+    )
+
+    def read_early(repository: Repository) -> dict[str, Oid]:
+        refs = read(repository)
+        for command in commands:
+            uwf(*command)
+            break
+        return refs
+
+    monkeypatch.setattr(witness, "_witnessed", read_early)
+    assert instance.witness.check() == []
+    assert next(commands, None) is None
     assert codes(uwf, 0) == set()
 
 

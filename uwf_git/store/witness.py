@@ -42,6 +42,7 @@ ACCEPT = "uwf doctor --accept-store"
 IF_RIGHT = f"restore it, or if it was moved or removed on purpose: {ACCEPT}"
 _MOST_AT_WRITE = 1 << 20  # bytes of a log that is read at the first write, some 50 ms
 _OF_THREADS = (layout.THREADS, layout.ARCHIVE)
+_DOUBTS = (LOST, UNKNOWN, UNSURE)
 _PASSING = (layout.PINS, layout.PAUSED)  # they come and go by nature
 
 
@@ -177,17 +178,21 @@ class Witness:
             return []
         doubts: list[Doubt] = []
         with self._failing():
-            refs = _witnessed(self._repository)
-            state = log_.read()
+            refs, state, compared = self._compared_now(log_)
+            if any(doubt.kind in _DOUBTS for doubt in compared):
+                # Others may have moved heads between the readings of refs and log: what is so stays so.
+                before = set(compared)
+                refs, state, compared = self._compared_now(log_)
+                compared = [doubt for doubt in compared if doubt.kind not in _DOUBTS or doubt in before]
             if state.is_torn:
                 log_.compact(state)
             changes = []
-            for doubt in self._compared(log_, state, refs):
+            for doubt in compared:
                 if doubt.kind == LOST and state.lost.get(doubt.ref) == doubt.known:
                     continue  # an earlier check has noted it
                 old, new = doubt.known or "-", doubt.now or "-"
                 changes.append((doubt.kind, doubt.ref, old, new))
-                if doubt.kind in (LOST, UNKNOWN, UNSURE):
+                if doubt.kind in _DOUBTS:
                     doubts.append(doubt)
             if changes:
                 log_.append(changes)
@@ -252,6 +257,11 @@ class Witness:
             log.warning("6MZ8Q3XD", "the witness is off: {why}", why=self.failure)
 
     # Comparing
+
+    def _compared_now(self, log_: WitnessLog) -> tuple[dict[str, Oid], Witnessed, list[Doubt]]:
+        """Return the refs and the log's state as they are now, and how they differ."""
+        refs, state = _witnessed(self._repository), log_.read()
+        return refs, state, [*self._compared(log_, state, refs)]
 
     def _compared(self, log_: WitnessLog, state: Witnessed, refs: Mapping[str, Oid]) -> Iterator[Doubt]:
         announced = log_.announced()
