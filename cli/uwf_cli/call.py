@@ -65,7 +65,8 @@ def calling(location: Location) -> Iterator[Call]:
         failure = failure_without_secrets(invocation, error)
         raise Failed(status=failure.status, **failure_value(failure)) from error
     finally:
-        invocation.close()
+        if "instance" in invocation.__dict__:
+            invocation.instance.store.index.close()
 
 
 def call(location: Location, argv: tuple[str, ...], stdin: str = "") -> Result:

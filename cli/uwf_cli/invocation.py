@@ -47,9 +47,11 @@ def words_of(form: str | None, *arguments: str) -> list[str]:
 class Invocation:
     """A call. `format_option` and `root_option` are None if not given; with the latter, `command_names()` are those of
     uwf. `going_on` is the command to continue after Ctrl-C; `exit_status` maps an error's code and status for commands
-    with their own statuses. `warnings` are those that no printed value has yet."""
+    with their own statuses. `warnings` are those that no printed value has yet. If it `stays`, the process makes
+    further calls, and keeps the store open for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stays: bool = False) -> None:
+        self._stays = stays
         self.format_option: str | None = None
         self.root_option: str | None = None
         self.command_names: Callable[[], Iterable[str]] = lambda: ()
@@ -88,18 +90,18 @@ class Invocation:
     @cached_property
     def instance(self) -> Instance:
         """The existing store. Raises NotFound."""
-        from uwf_git.store.instance import Instance
+        if self._stays:
+            from uwf_git.store.kept_store import open_store
 
-        instance = Instance(self.location)
+            instance = open_store(self.location, os.environ)
+        else:
+            from uwf_git.store.instance import Instance
+
+            instance = Instance(self.location)
         instance.warn = instance.store.repository.lockfiles.told = self.warn
         instance.after = self._after.append
         instance.threads.place = self.place
         return instance
-
-    def close(self) -> None:
-        """Close the store, if it was opened."""
-        if "instance" in self.__dict__:
-            self.instance.store.index.close()
 
     @property
     def place(self) -> Path | None:

@@ -48,11 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command in a process that goes on, and return its exit status."""
     from uwf_cli.invocation import Invocation
 
-    invocation = Invocation()
-    try:
-        return _run(invocation, list(arguments))
-    finally:
-        invocation.close()
+    return _run(Invocation(stays=True), list(arguments))
 
 
 def _run(invocation: Invocation, arguments: list[str]) -> int:

@@ -42,7 +42,9 @@ class WarmPool:
         self._program = program
         self._env = env
         self._pass_fds = tuple(pass_fds)
-        self._guard = threading.RLock()
+        self._guard = threading.Condition()
+        self._running = 0
+        self._ended = 0.0  # when the last call did, on time.monotonic()
         self._template: _Template | None = None
         self._idle: list[_Worker] = []
 
@@ -55,17 +57,26 @@ class WarmPool:
         stderr: int | IO[bytes] = subprocess.PIPE,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        patience: float = 0.0,
     ) -> WarmProcess:
-        """Run the program once, as `child.spawn` does in a session of its own; `env` replaces that of the pool. Raises
-        OSError, ValueError."""
+        """Run the program once, as `child.spawn` does in a session of its own; `env` replaces that of the pool. When as
+        many calls run as there are processors, wait for one of them, as long as one ends every `patience` seconds: no
+        further process is needed for quick ones. Raises OSError, ValueError."""
         given = working_in(cwd, elsewhere(self._env if env is None else env))
         if any("\0" in word for word in args):
             raise ValueError("embedded null byte")
         order = json.dumps([list(args), given, os.path.abspath(cwd or os.getcwd())]).encode("ascii")  # noqa: PTH100, PTH109
         with self._guard:
+            began = time.monotonic()
+            while not self._idle and self._running >= (os.cpu_count() or 1):
+                left = max(began, self._ended) + patience - time.monotonic()
+                if left <= 0:
+                    break
+                self._guard.wait(left)
             streams, pipes, theirs = _streams(stdin, stdout, stderr)
             try:
                 worker = self._begin(order, streams)
+                self._running += 1
             except BaseException:
                 for pipe in filter(None, pipes):
                     pipe.close()
@@ -112,10 +123,13 @@ class WarmPool:
 
     def _take_back(self, worker: _Worker, modules: Sequence[str], is_last: bool) -> None:
         with self._guard:
+            self._running -= 1
+            self._ended = time.monotonic()
             if self._template is None or is_last:
                 worker.channel.close()
             else:
                 self._idle.append(worker)
+                self._guard.notify()
                 worker.is_new = False
                 self._template.load(modules)
 

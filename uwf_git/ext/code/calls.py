@@ -93,6 +93,7 @@ _NAMED = 3  # other people named in a note
 Arrival = tuple[int, int, str]
 """The place of an answer among others: whether it is known by its time only, its place or time, its thread."""
 _PATIENCE = 5.0  # seconds for a finished conversation to exit
+_QUICK = 0.25  # seconds to wait for a process before another one is started
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
 
@@ -612,7 +613,10 @@ class Calls:
             if "question" in request:
                 self._end_idle()
                 conversation.start(self._thread, self._processes, self._log)
-            return conversation.exchange(request)
+            answer = conversation.exchange(request)
+            if self._is_script:
+                self._end_idle()
+            return answer
         except UwfError as error:
             return {"error": error.message, "hint": error.hint, "turns": ()}
         except Exception as error:  # otherwise the call is never answered
@@ -693,7 +697,7 @@ class _Conversation:
             with log.open("ab") as errors, signals_deferred():
                 if self._is_over:
                     raise AgentFailed("the step is over")
-                self._process = pool.spawn([thread], stdin=subprocess.PIPE, stderr=errors)
+                self._process = pool.spawn([thread], stdin=subprocess.PIPE, stderr=errors, patience=_QUICK)
         except OSError as error:
             raise AgentFailed(f"no process can be started to ask an agent: {error}") from None
 

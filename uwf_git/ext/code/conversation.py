@@ -373,18 +373,17 @@ class _Calls:
         self.name = ""
         self.commit: str | None = None
 
-    def close(self) -> None:
-        if self._instance is not None:
-            self._instance.store.index.close()
-
     def heard(self) -> tuple[str, Detail, Sequence[TurnRecord]]:
         nothing: tuple[Detail, Sequence[TurnRecord]] = Detail(""), ()
         return (self.name, *(self._asked.heard() if self._asked else nothing))
 
     def begin(self, question: Mapping[str, Any], call: Sequence[Any] | None) -> Any:
-        from uwf_git.plugin import Instance
+        from uwf_git.plugin import begin_log, locate_store, open_store, wanted_log
 
-        instance = self._instance = Instance.open()
+        location = locate_store(None, os.environ, Path.cwd())
+        if level := wanted_log(os.environ):
+            begin_log(location, level)
+        instance = self._instance = open_store(location, os.environ)
         asks = Question(**question)
         self._cwd = Path(asks.cwd)
 
@@ -530,7 +529,6 @@ def main(argv: Sequence[str]) -> int:
 
     with answers, requests, ExitStack() as stack:
         calls = _Calls(thread, stack)
-        stack.callback(calls.close)
         for request in _requests(requests):
             if "question" in request:
                 question = request["question"]
