@@ -145,7 +145,8 @@ def test_what_is_sent_only_grows_within_a_step_and_over_corrections_and_attempts
     assert "did not count" in mine[5][-1]["content"]
     told = json.dumps(mine[-1])
     assert told.count("Last word of the other") == 0
-    assert [json.dumps(message).count("(you)") for message in mine[-1]].count(0) == len(mine[-1])
+    assert told.count("# Your role: worker") == 2  # to the first attempt, and to the one that goes on with it
+    assert ": worker, by" not in told and told.count(": other, by") == 2
 
 
 def test_no_file_passes_for_the_words_of_the_user(instance: Instance, model: ModelServer) -> None:

@@ -61,7 +61,7 @@ def test_a_completion_of_the_prompt_is_the_answer(instance: Instance, server: Mo
     assert request["model"] == "tiny-1"
     (message,) = request["messages"]
     assert message["role"] == "user"
-    assert message["content"].startswith("# Deliverable format\n")
+    assert message["content"].startswith("# How you answer\n")
     assert "# The task\n\nDo it.\n" in message["content"]
     assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
 
@@ -124,7 +124,7 @@ def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, s
     assert read(instance, done.stdout).output == {"approved": True}
     (request,) = asked(server)
     said = [message["content"] for message in request["messages"]]
-    assert said[0].startswith("# Deliverable format")
+    assert said[0].startswith("# How you answer")
     assert [said[1], said[3], said[5]] == ["No block.", "Still none.", "Never."]
     assert said[-1].startswith("Your last attempt at this step did not count: ")
 

@@ -116,8 +116,8 @@ def test_a_session_that_goes_on_is_told_its_node_anew_after_another_one_spoke() 
         "Persona: Ada",
         "RUN_DIRECTIVE",
         "Your node: sketch",
-        "What the run has reached",
         "What happened since your last turn",
+        "What the run has reached",
         "Your instruction now",
     ]
     assert "Step 1" not in text

@@ -251,7 +251,7 @@ def test_the_prompt_is_the_one_that_the_agent_gets(
         "create_agent('echo', run).main()\n",
     )
     shown = uwf("thread", "prompt", thread)
-    assert shown.out.startswith("# Deliverable format\n")
+    assert shown.out.startswith("# How you answer\n")
     data = uwf("thread", "prompt", thread, "--format", "json").json
     assert (data["role"], data["prompt"]) == ("worker", shown.out)
     uwf("thread", "step", thread, "--agent", str(echo))

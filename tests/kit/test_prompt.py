@@ -10,7 +10,7 @@ import pytest
 from uwf_git.engine.kit.answer import parse_answer
 from uwf_git.engine.kit.coerce import coerce
 from uwf_git.engine.kit.format import describe, example, format_instruction, render_frontmatter
-from uwf_git.engine.kit.prompt import build_prompt
+from uwf_git.engine.kit.prompt import blocks_of, build_prompt
 from uwf_git.engine.step_parts import Recipient
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Condition, Role, Start, StepContext, Transition, Workflow
@@ -78,6 +78,9 @@ options:
 reason: Why you can't decide it yourself
 ---"""
 
+FIELDS = FORMAT.split("come after you.\n\n")[1].split("\n\nPut quotes")[0]
+RULES = FORMAT.replace(f"{FIELDS}\n\n", "")
+
 REVIEWER = Role(
     "reviewer", "Reviews changes.", Hash("0000000000000"), system_prompt="You are a strict reviewer."
 )
@@ -138,15 +141,11 @@ def test_the_format_names_every_field_and_shows_one_example() -> None:
 
 def test_the_first_turn_has_no_history() -> None:
     assert build_prompt(history(), DEVELOPER, SCHEMA, "Start with the login form.", told({})) == (
-        f"# Deliverable format\n\n{FORMAT}\n\n"
+        f"# How you answer\n\n{RULES}\n\n"
         """\
-# Progress
+# The task
 
-Thread 01J7K9ABCDEFGHJKMNPQRSTVWX of the workflow solve-issue. This is step 1. It is your first turn in it.
-
-- Inputs: the task.
-- Outputs: `status`, `comments`, `files`, `risk`, and your report.
-- Allowed next: reviewer.
+Fix the login.
 
 # Your role: developer
 
@@ -172,9 +171,18 @@ The list of files.
 
 Focus exclusively on YOUR role's deliverable. Do not perform actions outside your role's scope.
 
-# The task
+# Deliverable format
 
-Fix the login.
+"""
+        f"{FIELDS}\n\n"
+        """\
+# Progress
+
+Thread 01J7K9ABCDEFGHJKMNPQRSTVWX of the workflow solve-issue. This is step 1. It is your first turn in it.
+
+- Inputs: the task.
+- Outputs: `status`, `comments`, `files`, `risk`, and your report.
+- Allowed next: reviewer.
 
 # Your instruction now
 
@@ -192,35 +200,20 @@ def test_an_agent_with_a_shell_is_told_by_which_commands_it_can_look_things_up()
     commands = [line for line in told(True, *STEPS).splitlines() if line.startswith("- `uwf ")]
     assert commands[0].startswith(f"- `uwf thread steps {THREAD}`: ")
     assert "uwf " not in told(False, *STEPS)
-    role = [told(True, *steps).split("# Your role: ")[1].split("# The task")[0] for steps in ((), STEPS)]
+    role = [told(True, *steps).split("# Your role: ")[1].split("# Progress")[0] for steps in ((), STEPS)]
     assert role[0] == role[1] and "\n".join(commands) in role[0]
 
 
 def test_a_role_that_comes_back_is_told_everything_that_was_said() -> None:
     prompt = build_prompt(history(*STEPS), REVIEWER, SCHEMA, None, ANSWERS)
-    assert prompt.split("# Progress\n\n")[1] == (
+    assert prompt == (
+        f"# How you answer\n\n{RULES}\n\n"
         """\
-Thread 01J7K9ABCDEFGHJKMNPQRSTVWX of the workflow solve-issue. This is step 4. \
-You have spoken once before, last in step 2.
-
-- Inputs: the task, developer (step 3).
-- Outputs: `status`, `comments`, `files`, `risk`, and your report.
-- Allowed next: developer on `rejected`; the end of the workflow on `approved`; \
-lead if `torn` (The reviewer can't decide).
-
-# Your role: reviewer
-
-Reviews changes.
-
-You are a strict reviewer.
-
-Focus exclusively on YOUR role's deliverable. Do not perform actions outside your role's scope.
-
 # The task
 
 Fix the login.
 
-# What happened up to your last turn
+# What happened so far
 
 ## Step 1: developer, by uwf-llm
 
@@ -244,7 +237,7 @@ files: [login.py]
 Changed the login.
 ```
 
-## Step 2: reviewer (you), by uwf-llm
+## Step 2: reviewer, by uwf-llm
 
 Output:
 
@@ -266,8 +259,6 @@ comments: no test
 Without a test I can't tell.
 ```
 
-# What happened since your last turn
-
 ## Step 3: developer, by uwf-llm
 
 Output:
@@ -287,6 +278,29 @@ Answer:
 Added ```test``` too.
 ````
 
+# Your role: reviewer
+
+Reviews changes.
+
+You are a strict reviewer.
+
+Focus exclusively on YOUR role's deliverable. Do not perform actions outside your role's scope.
+
+# Deliverable format
+
+"""
+        f"{FIELDS}\n\n"
+        """\
+# Progress
+
+Thread 01J7K9ABCDEFGHJKMNPQRSTVWX of the workflow solve-issue. This is step 4. \
+You have spoken once before, last in step 2.
+
+- Inputs: the task, developer (step 3).
+- Outputs: `status`, `comments`, `files`, `risk`, and your report.
+- Allowed next: developer on `rejected`; the end of the workflow on `approved`; \
+lead if `torn` (The reviewer can't decide).
+
 # Your instruction now
 
 Do your role's part of the task now.
@@ -299,8 +313,12 @@ Begin your answer with the block of fields described under “Deliverable format
 def test_a_session_that_remembers_is_told_only_what_is_new() -> None:
     prompt = build_prompt(history(*STEPS), REVIEWER, SCHEMA, None, ANSWERS, Recipient(remembers=True))
     assert "## Step 3: developer" in prompt
-    assert "up to your last turn" not in prompt
     assert "Without a test" not in prompt
+    assert "You are a strict reviewer." not in prompt and "Fix the login." not in prompt
+    assert f"# Deliverable format\n\n{FIELDS}\n\n# Progress" in prompt and "This is step 4." in prompt
+    resumed = Recipient(remembers=True, resumes=True)
+    attempt = build_prompt(history(*STEPS), REVIEWER, SCHEMA, None, ANSWERS, resumed)
+    assert "You are a strict reviewer." in attempt and "Fix the login." in attempt
     again = build_prompt(history(*STEPS), DEVELOPER, SCHEMA, None, ANSWERS, Recipient(remembers=True))
     assert "# What happened since your last turn\n\nNothing: you go again." in again
 
@@ -323,29 +341,64 @@ def test_the_answer_of_a_human_comes_as_the_answer_to_the_question() -> None:
         step(2, "$USER", {"answer": "The main one."}),
     )
     prompt = build_prompt(history(*steps), DEVELOPER, SCHEMA, "", told({}), Recipient(remembers=True))
-    assert prompt.endswith(
+    assert prompt.startswith(
         "# What happened since your last turn\n\n## Step 2: the user answered\n\nThe main one.\n\n"
+    )
+    assert prompt.endswith(
         "# Your instruction now\n\nYour question has been answered. Carry on with your role's part.\n\n"
         "Begin your answer with the block of fields described under “Deliverable format”.\n"
     )
 
 
-def test_the_newest_stays_whole_and_the_oldest_is_cut_first() -> None:
+def test_the_newest_stays_whole_and_older_ones_are_cut_or_left_out() -> None:
     steps = tuple(step(number, "developer", {"n": number}) for number in range(1, 6))
     answers = {each.hash: f"{each.output['n']}" * 3000 for each in steps}
     prompt = build_prompt(history(*steps), REVIEWER, SCHEMA, None, told(answers), quota=8000)
     assert "5" * 3000 in prompt
-    assert "4" * 3000 in prompt
-    assert "3" * 3000 not in prompt
-    assert "33333\n[… " in prompt and " characters left out …]\n3333" in prompt
+    assert "4" * 3000 not in prompt
+    assert "44444\n[… " in prompt and " characters left out …]\n4444" in prompt
     assert f"[Steps 1 to 2 are left out here for their size: `uwf thread read {THREAD}` has them.]" in prompt
-    assert "## Step 2" not in prompt
+    assert "## Step 2" not in prompt and "## Step 3" in prompt
+
+
+def test_each_prompt_of_a_thread_begins_with_the_one_before_whoever_has_it() -> None:
+    steps = tuple(
+        StepContext(Hash(f"{n:013}"), ("developer", "reviewer")[n % 2], {"n": n}, Hash("0" * 13), "a")
+        for n in range(120)
+    )
+
+    def prompt(number: int) -> str:
+        role = (DEVELOPER, REVIEWER)[number % 2]
+        return build_prompt(
+            history(*steps[:number]), role, SCHEMA, f"Go {number}.", lambda step: "x" * 300, quota=10_000
+        )
+
+    anew = 0
+    for number in range(len(steps)):
+        *shared, own = blocks_of(prompt(number))
+        following = blocks_of(prompt(number + 1))
+        assert own.startswith("# Your role: ") and "".join((*shared, own)) == prompt(number)
+        assert following[0] == shared[0] and "Fix the login." in shared[0]
+        anew += following[: len(shared)] != shared
+        assert len(prompt(number)) < 14_000
+    assert 5 <= anew <= 13  # of the hundred that have no room for all steps
+
+
+def test_the_middle_of_a_large_step_is_left_out_of_later_prompts_once() -> None:
+    large = step(2, "developer", {"text": "t" * 9000})
+    steps = (STEPS[0], large, STEPS[2], step(4, "reviewer", {"status": "rejected", "comments": "no"}))
+    prompts = [
+        build_prompt(history(*steps[:number]), REVIEWER, SCHEMA, None, told({})) for number in (2, 3, 4)
+    ]
+    assert "t" * 9000 in prompts[0] and "t" * 9000 not in prompts[1]
+    assert blocks_of(prompts[0])[:3] == blocks_of(prompts[1])[:3]
+    assert blocks_of(prompts[2])[:5] == blocks_of(prompts[1])[:5]
 
 
 def test_the_newest_answer_and_output_are_told_whole_whatever_the_quota() -> None:
     large = step(2, "reviewer", {"status": "rejected", "comments": "c" * 20_000})
     answers = {STEPS[0].hash: "older " * 100, large.hash: "a" * 5000 + "b" * 5000}
-    prompt = build_prompt(history(STEPS[0], large), DEVELOPER, SCHEMA, None, told(answers), quota=3000)
+    prompt = build_prompt(history(STEPS[0], large), DEVELOPER, SCHEMA, None, told(answers), quota=1200)
     assert "a" * 5000 + "b" * 5000 in prompt
     assert "c" * 20_000 in prompt
     assert "older" not in prompt

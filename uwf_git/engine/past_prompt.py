@@ -42,7 +42,8 @@ def prompt_of_step(
     instance: Instance, history: History, before: CommitRow, row: CommitRow, detail: Detail
 ) -> str:
     """Rebuild the prompt of a past step. `history` ends before the step, with the commit `before`; `row` is
-    the step's own. Differs from the original if the agent's configuration has changed."""
+    the step's own. Differs from the original if the agent's configuration has changed, or the layout of
+    prompts."""
     role = row.role or ""
     at = Position(Head(history.thread, Oid(raw=before.oid), before, None), history)
     configured = configured_recipient(instance, at, role)

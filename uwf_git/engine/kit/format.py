@@ -16,15 +16,34 @@ _SHOWN_VARIANTS = 6
 _DEEPEST = 4
 
 
+_BLOCK = (
+    "Begin your answer with a block of fields in YAML, between two lines of `---`. Nothing comes before "
+    "it: no greeting, no code fence. Below the block write your report in Markdown, for people and for "
+    "the roles that come after you."
+)
+_QUOTING = (
+    "Put quotes around text that holds `: ` or ` #`, and write text of several lines after a `|`, "
+    "indented. Use the field names and the listed values exactly as they are written here."
+)
+_QUESTION = (
+    "If you can't go on until a human has answered a question, ask it with this block instead; "
+    "`options` and `reason` may be left out:\n\n"
+    f"---\n$status: {SUSPEND}\nquestion: What you need to know\noptions:\n  - One possible answer\n"
+    "  - Another one\nreason: Why you can't decide it yourself\n---"
+)
+ANSWER_RULES = f"{_BLOCK}\n\n{_QUOTING}\n\n{_QUESTION}"
+"""What holds for the answers of all roles, in Markdown, with the reserved question."""
+
+
 def format_instruction(payload: Any) -> str:
-    """Return the instruction on the answer's format in Markdown: fields, an example, and the reserved
-    question."""
+    """Return the whole instruction on the answer's format in Markdown: the rules, with the fields among them."""
+    return f"{_BLOCK}\n\n{fields_instruction(payload)}\n\n{_QUOTING}\n\n{_QUESTION}"
+
+
+def fields_instruction(payload: Any) -> str:
+    """Return the instruction on the answer's fields, with an example."""
     shapes = variants(payload)
-    parts = [
-        "Begin your answer with a block of fields in YAML, between two lines of `---`. Nothing comes before "
-        "it: no greeting, no code fence. Below the block write your report in Markdown, for people and for "
-        "the roles that come after you."
-    ]
+    parts = []
     heading = "The block has these fields"
     if len(shapes) > 1:
         parts.append(f"The block takes one of {len(shapes)} forms. Choose the one that fits, and keep to it.")
@@ -36,18 +55,6 @@ def format_instruction(payload: Any) -> str:
     if len(shapes) > _SHOWN_VARIANTS:
         parts.append(f"The other {len(shapes) - _SHOWN_VARIANTS} forms are in the schema:")
         parts.append(f"```json\n{json.dumps(payload, ensure_ascii=False, sort_keys=True)}\n```")
-    parts.append(
-        "Put quotes around text that holds `: ` or ` #`, and write text of several lines after a `|`, "
-        "indented. Use the field names and the listed values exactly as they are written here."
-    )
-    parts.append(
-        "If you can't go on until a human has answered a question, ask it with this block instead; "
-        "`options` and `reason` may be left out:"
-    )
-    parts.append(
-        f"---\n$status: {SUSPEND}\nquestion: What you need to know\noptions:\n  - One possible answer\n"
-        "  - Another one\nreason: Why you can't decide it yourself\n---"
-    )
     return "\n\n".join(parts)
 
 

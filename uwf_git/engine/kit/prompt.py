@@ -1,9 +1,9 @@
 """The prompt of an agent: a pure function from a thread's history to text.
 
-The order is fixed: deliverable format, progress, role, task, steps since the role's last turn, instruction.
-Rules come first and last, the long parts between: the newest step whole, older ones as space allows. Prompts
-are not stored: a Detail names the head that its prompt was built from. A kind of workflow may define its own
-prompt in its `StepParts`.
+The order is fixed: rules of answers, task, steps so far, role, deliverable format, progress, instruction. Providers
+cache the beginning of a prompt, so what the roles of a thread share stands first and only grows; what differs from role
+to role and from step to step stands last. Prompts are not stored: a Detail names the head that its prompt was built
+from. A kind of workflow may define its own prompt in its `StepParts`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import cut_middle, fenced, nearest
 from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
 from uwf_git.engine.kit.branch_texts import INPUTS, engines_text
-from uwf_git.engine.kit.format import format_instruction
+from uwf_git.engine.kit.format import ANSWER_RULES, fields_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, asks_human, split_remarks
@@ -32,14 +32,18 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
-_OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
+_OF_OUTPUT = (
+    15  # an older step's output has this part of the quota, so that a large one leaves room for answers
+)
+_OF_ANSWER = 4  # and its answer this part
 _REMARKS = "$USER remarks"  # key for remarks among the roles with inputs
 _NAMED = 20  # fields and inputs that are listed
 _END_OF_BRANCH = "the end of this branch"
-_MIN_STEP_TEXT = 400  # characters; with less, a step is left out
+_MIN_STEP_TEXT = 400  # characters of an older output or answer that are shown in any case
+_ROLE_HEADING = "# Your role: "
 _OWN_HEADING = (
-    r"#{1,6}[ \t]+(?:Deliverable format|Progress|Your role|The task|What happened|(?:Your|The) instruction now"
-    r"|Persona|Step \d|Branch \d)"
+    r"#{1,6}[ \t]+(?:How you answer|Deliverable format|Progress|Your role|The task|What happened"
+    r"|(?:Your|The) instruction now|Persona|Step \d|Branch \d)"
 )
 _FORGED = re.compile(rf"(?im)^( {{0,3}})(?={_OWN_HEADING}|=+[ \t]*$)")
 _HEADING = re.compile(r"(?m)^( {0,3})(?=#[ \t])")
@@ -60,24 +64,32 @@ def build_prompt(
 
     `schema` is the payload of the role's output schema. `answer_of` returns a step's verbatim answer, newest
     first, up to `quota` characters; the newest step is always whole. A `recipient` that remembers the role's
-    last turn gets only the steps since. One with a shell gets the commands to look things up, in the role's
-    part, which is the same in all of its steps.
+    last turn has its task and its role, and gets the steps since; one that resumes an attempt may not have been told
+    either. One with a shell gets the commands to look things up, in the role's part.
     """
     if (own := parts_of(history.workflow)) is not None:
         return own.prompt(history, role, schema, instruction, answer_of, recipient, quota)
-    parts = [
-        f"# Deliverable format\n\n{format_instruction(schema)}",
-        f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
-        f"# Your role: {role.name}\n\n{_role(role, commands(history) if recipient.shell else '')}",
-        f"# The task\n\n{unforged(history.start.prompt)}",
-    ]
+    known = max(turns_of(history.steps, role.name, recipient.agent), default=0) if recipient.remembers else 0
+    is_told = bool(known) and not recipient.resumes
+    parts = []
+    if not is_told:
+        parts = [f"# How you answer\n\n{ANSWER_RULES}", f"# The task\n\n{unforged(history.start.prompt)}"]
     if history.steps:
-        known = (
-            max(turns_of(history.steps, role.name, recipient.agent), default=0) if recipient.remembers else 0
-        )
-        parts.append(happened(history, role, answer_of, known, quota))
-    parts.append(f"# Your instruction now\n\n{instruction_now(history.steps, instruction)}")
+        parts.append(happened(history, answer_of, known, quota))
+    if not is_told:
+        parts.append(_role(role, commands(history) if recipient.shell else ""))
+    parts += [
+        f"# Deliverable format\n\n{fields_instruction(schema)}",
+        f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
+        f"# Your instruction now\n\n{instruction_now(history.steps, instruction)}",
+    ]
     return "\n\n".join(parts) + "\n"
+
+
+def blocks_of(prompt: str) -> list[str]:
+    """Split a prompt so that the next prompt of its thread begins with the same blocks, except the last."""
+    *shared, own = re.split(rf"(?<=\n\n)(?={_ROLE_HEADING})", prompt)
+    return [*re.split(r"(?<=\n\n)(?=# What happened|## Step \d)", "".join(shared)), own] if shared else [own]
 
 
 def unforged(text: str) -> str:
@@ -147,8 +159,7 @@ def thread_as_text(
     """Return a thread as text for an outside reader: prompt, steps (the newest whole), and instruction."""
     parts = [f"# The task\n\n{unforged(history.start.prompt)}"]
     if history.steps:
-        texts = _notify(history.steps, 0, "", instance.threads.answer, quota)
-        parts.append(_section("# What happened so far", texts, history))
+        parts.append(happened(history, instance.threads.answer, 0, quota))
     if instruction and instruction.strip():
         parts.append(f"# The instruction now\n\n{_HEADING.sub(_ESCAPED, unforged(instruction))}")
     return "\n\n".join(parts)
@@ -256,7 +267,9 @@ def turns_of(steps: Sequence[StepContext], role: str, agent: str | None = None) 
 
 
 def _role(role: Role, commands: str) -> str:
-    parts = [role.description.strip()] if role.description.strip() else []
+    parts = [f"{_ROLE_HEADING}{role.name}"]
+    if role.description.strip():
+        parts.append(role.description.strip())
     if role.system_prompt.strip():
         parts.append(role.system_prompt.strip())
     if role.goal.strip():
@@ -281,7 +294,7 @@ def commands(history: History) -> str:
     """Return the read-only commands for an agent with a shell."""
     thread = history.thread
     return (
-        "## Looking things up\n\nWhere the history below leaves something out, these commands print it:\n\n"
+        "## Looking things up\n\nWhere the history above leaves something out, these commands print it:\n\n"
         f"- `uwf thread steps {thread}`: all steps with their hashes, agents and outputs\n"
         f"- `uwf thread read {thread}`: the answers, the newest whole; `--before STEP` for older ones\n"
         "- `uwf thread step-details STEP`: one step in full, with what its agent said and which tools it called\n"
@@ -305,66 +318,50 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
     return f"{task}\n\nBegin your answer with the block of fields described under “Deliverable format”."
 
 
-class _StepText(NamedTuple):
-    number: int
-    text: str
-    left_out: bool = False
+def happened(history: History, answer_of: Callable[[StepContext], str], known: int, quota: int) -> str:
+    """Return the steps after number `known`: the newest whole, older ones in about `quota` characters.
 
-
-def happened(
-    history: History, role: Role, answer_of: Callable[[StepContext], str], known: int, quota: int
-) -> str:
-    """Return the steps after number `known`, with those before the role's last turn apart from those since."""
-    last = max(turns_of(history.steps, role.name), default=0)
-    texts = _notify(history.steps, known, role.name, answer_of, quota)
-    recent = [text for text in texts if text.number > last]
-    earlier = [text for text in texts if text.number <= last]
-    parts = []
-    if earlier:
-        parts.append(_section("# What happened up to your last turn", earlier, history))
-    if last and not recent:
-        parts.append("# What happened since your last turn\n\nNothing: you go again.")
-    elif recent:
-        heading = "# What happened since your last turn" if last else "# What happened so far"
-        parts.append(_section(heading, recent, history))
-    return "\n\n".join(parts)
-
-
-def _section(heading: str, texts: Sequence[_StepText], history: History) -> str:
-    out = [text.number for text in texts if text.left_out]
-    parts = [heading]
-    if out:
-        which = f"Step {out[0]} is" if len(out) == 1 else f"Steps {out[0]} to {out[-1]} are"
-        whose = "its" if len(out) == 1 else "their"
-        parts.append(
-            f"[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]"
-        )
-    parts += [text.text for text in texts if not text.left_out]
-    return "\n\n".join(parts)
-
-
-def _notify(
-    steps: Sequence[StepContext], after: int, role: str, answer_of: Callable[[StepContext], str], quota: int
-) -> list[_StepText]:
-    texts: list[_StepText] = []
+    A step's text is the same in every later prompt, except that the newest may lose its middle once it is older. If
+    there is no room for all steps, the first that is shown moves in strides, so that further prompts begin alike.
+    """
+    heading = "# What happened since your last turn" if known else "# What happened so far"
+    steps = history.steps
+    if len(steps) == known:
+        return f"{heading}\n\nNothing: you go again."
+    texts: list[str] = []
     room = quota
-    for number in range(len(steps), after, -1):
-        step = steps[number - 1]
-        if room < _MIN_STEP_TEXT and texts:
-            texts += [_StepText(older, "", True) for older in range(number, after, -1)]
+    while (number := len(steps) - len(texts)) > known:
+        text = _step(steps[:number], answer_of, quota)
+        if texts and len(text) > room:
             break
-        newest = not texts
-        if step.role == USER:
-            is_asked = number > 1 and asks_human(steps[number - 2].output)
-            text = _of_user(number, step, is_asked, None if newest else room)
-        elif begins_threads(step.role) or gathers_threads(step.role):
-            own = room if newest else min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT))
-            text = engines_text(steps[:number], own)
-        else:
-            text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
-        texts.append(_StepText(number, text))
-    return texts[::-1]
+        texts.append(text if texts else _step(steps, answer_of, quota, whole=True))
+    if number > known:
+        stride = 1 << max(len(texts).bit_length() - 2, 0)
+        number = -(-number // stride) * stride
+        which = f"Step {known + 1} is" if number == known + 1 else f"Steps {known + 1} to {number} are"
+        whose = "its" if number == known + 1 else "their"
+        heading += (
+            f"\n\n[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]"
+        )
+    return "\n\n".join([heading, *texts[: len(steps) - number][::-1]])
+
+
+def _step(
+    steps: Sequence[StepContext], answer_of: Callable[[StepContext], str], quota: int, whole: bool = False
+) -> str:
+    """Return the last of these steps, as much of it as older ones may have unless `whole`."""
+    number, step = len(steps), steps[-1]
+    of_output, of_answer = (None, None) if whole else (quota // _OF_OUTPUT, quota // _OF_ANSWER)
+    if step.role == USER:
+        return _of_user(number, step, number > 1 and asks_human(steps[-2].output), of_answer)
+    if begins_threads(step.role) or gathers_threads(step.role):
+        return engines_text(steps, quota if of_output is None else of_output)
+    output = _cut(json.dumps(step.output, ensure_ascii=False, indent=2), of_output)
+    text = f"## Step {number}: {step.role}, by {step.by}\n\nOutput:\n\n{fenced(output, 'json')}"
+    if answer := answer_of(step).strip():
+        text += f"\n\nAnswer:\n\n{fenced(_cut(answer, of_answer), 'markdown')}"
+    return text
 
 
 def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
@@ -373,18 +370,6 @@ def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> s
     answer = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
     how = "answered" if asked else "goes on with this"
     return f"## Step {number}: the user {how}\n\n{unforged(_cut(str(answer), room))}"
-
-
-def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:
-    who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.by}"
-    output = json.dumps(step.output, ensure_ascii=False, indent=2)
-    if room is not None:
-        output = _cut(output, min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT)))
-        room -= len(output)
-    text = f"## Step {number}: {who}\n\nOutput:\n\n{fenced(output, 'json')}"
-    if answer.strip():
-        text += f"\n\nAnswer:\n\n{fenced(_cut(answer.strip(), room), 'markdown')}"
-    return text
 
 
 def _cut(text: str, room: int | None) -> str:

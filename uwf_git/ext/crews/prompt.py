@@ -96,8 +96,8 @@ def node_prompt(
     if not remembers:
         parts += [f"# The task\n\n{unforged_text(history.start.prompt)}", brought(history)]
     if anew and history.steps:
+        parts.append(happened_before(history, answer_of, own if remembers else 0, quota))
         parts.append(progress_text(history, role))
-        parts.append(happened_before(history, role, answer_of, own if remembers else 0, quota))
     last = heard[-1] if heard else None
     if last is not None and last.role == USER:
         is_answer = answered(before) is not None
