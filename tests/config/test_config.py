@@ -140,6 +140,12 @@ WRONG: dict[str, tuple[str, str, str, str]] = {
         "concurrentSteps is not a whole number",
         "concurrentSteps: 4",
     ),
+    "unknown marks": (
+        "providers: {p: {cacheMarks: all}}",
+        "1:29",
+        "cacheMarks must be one of: anthropic, openai, none",
+        "",
+    ),
     "no address": ("providers: {p: {baseUrl: localhost}}", "1:26", "http://", "https://"),
     "a password in an address": (
         "providers: {p: {baseUrl: 'http://me:pw@x/v1'}}",
@@ -276,16 +282,18 @@ def test_settings_are_made_one_by_one_in_an_empty_root(root: Path) -> None:
     for key, value in (
         ("providers.p.baseUrl", "http://localhost:1/v1"), ("providers.p.apiKeyEnv", "P_KEY"),
         ("providers.p.limits.stepsPerSecond", "0.5"), ("providers.p.limits.wait", "20s"),
-        ("models.m.provider", "p"), ("models.m.name", "1.0"), ("defaultModel", "m"),
+        ("providers.p.cacheMarks", "none"), ("models.m.provider", "p"), ("models.m.name", "1.0"), ("defaultModel", "m"),
         ("agents.a.command", "yes"), ("agents.a.args", "['1', no]"), ("agents.a.timeout", "2m"),
         ("defaultAgent", "a"), ("agentOverrides.w.r", "a"), ("modelOverrides.extract", "m"),
     ):  # fmt: skip
         set_value(root, key, value)
         load_config(root)
     assert check_config(root) == []
+    assert load_config(root).providers["p"].cache_marks == "none"
     assert list_values(root) == {
         "providers.p.baseUrl": "http://localhost:1/v1", "providers.p.apiKeyEnv": "P_KEY",
-        "providers.p.limits.stepsPerSecond": 0.5, "providers.p.limits.wait": "20s", "models.m.provider": "p",
+        "providers.p.limits.stepsPerSecond": 0.5, "providers.p.limits.wait": "20s",
+        "providers.p.cacheMarks": "none", "models.m.provider": "p",
         "models.m.name": "1.0", "defaultModel": "m", "agents.a.command": "yes", "agents.a.args": ["1", "no"],
         "agents.a.timeout": "2m", "defaultAgent": "a", "agentOverrides.w.r": "a", "modelOverrides.extract": "m",
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """Reading `config.yaml`: agents, models, providers and other settings.
 
-    providers: {<alias>: {baseUrl, apiKeyEnv, limits}}  models: {<alias>: {provider, name, price}}
+    providers: {<alias>: {baseUrl, apiKeyEnv, limits, cacheMarks}}  models: {<alias>: {provider, name, price}}
     agents: {<alias>: {command, args, timeout, silence, tools, limits}}
     defaultAgent, defaultModel: <alias>
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, Usage, UwfError
@@ -42,6 +42,7 @@ from uwf_git.config.settings import (
     VARIABLE,
     WORKSPACE_FIELDS,
     AgentConfig,
+    CacheMarks,
     Config,
     ConfigProblem,
     Hooks,
@@ -223,7 +224,11 @@ class _ConfigReader(Reader):
             None if concurrent is None else int(concurrent),
             rates.get("wait", Rates().wait),
         )
-        return Provider(alias, url, variable, limits, self.text(path, entry, INLINE_KEY))
+        text, settings = self.text(path, entry, "cacheMarks"), get_args(CacheMarks)
+        if text and text not in settings:
+            self.refuse((*path, "cacheMarks"), f"cacheMarks must be one of: {', '.join(settings)}")
+        marks: CacheMarks | None = next((setting for setting in settings if setting == text), None)
+        return Provider(alias, url, variable, limits, self.text(path, entry, INLINE_KEY), marks)
 
     def _model(self, alias: str, entry: dict[str, Any]) -> Model:
         path = ("models", alias)

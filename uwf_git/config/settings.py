@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.base.extensions import config_keys
@@ -18,7 +18,7 @@ FILE = "config.yaml"
 """The file of settings in the storage root."""
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    "providers": ("baseUrl", "apiKeyEnv", "limits"),
+    "providers": ("baseUrl", "apiKeyEnv", "limits", "cacheMarks"),
     "models": ("provider", "name", "price"),
     "agents": ("command", "args", "timeout", "silence", "tools", "limits"),
 }
@@ -45,6 +45,8 @@ NESTED = (
 )
 UNPRICED = ("warn", "stop")
 """What `budget.unpriced` can say: what becomes of a thread with a limit in money whose cost nobody knows."""
+CacheMarks = Literal["anthropic", "openai", "none"]
+"""What `providers.<alias>.cacheMarks` can say: how the beginnings of requests are marked for a provider's cache."""
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """What `forges` can say of a host."""
 KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
@@ -72,13 +74,15 @@ class Rates(NamedTuple):
 
 class Provider(NamedTuple):
     """An OpenAI-compatible service. `api_key_env` is the key's variable, "" if none is needed; `api_key` a
-    key in the file, used without a variable. Without a URL it sets the limits of an agent of that name."""
+    key in the file, used without a variable. Without a URL it sets the limits of an agent of that name. `cache_marks`
+    is None to mark as the model's name says."""
 
     name: str
     base_url: str
     api_key_env: str
     limits: Rates = Rates()
     api_key: str = ""
+    cache_marks: CacheMarks | None = None
 
     @property
     def advice(self) -> str:

@@ -2,7 +2,7 @@
 
 Transient failures (429, 5xx, dropped connections, broken streams) are retried after a pause; others raise a
 one-line error that names the endpoint. An optional field that an endpoint refuses (streaming and its options,
-the older name of a limit, the response format) is omitted from then on.
+the older name of a limit, the response format, marks for caches) is omitted from then on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Invalid, Throttled, Unavailable
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import TimeExceeded, time_limit
-from uwf_git.config.settings import Rates
+from uwf_git.config.settings import CacheMarks, Rates
+from uwf_git.engine.kit.cache_marks import Mark, mark_for, marked, takes_key
 from uwf_git.engine.kit.chat_stream import TOO_LONG, Stream, StreamProblem, surrogates_joined, text_of_parts
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.response_format import JSON_OBJECT
@@ -35,8 +36,9 @@ MAX_TEXT = 8_000_000
 _RETRIED = frozenset((408, 409, 425, 429))  # and all from 500 on
 _ABOUT_FIELDS = frozenset((400, 405, 406, 415, 422, 501))
 _ABOUT_FORMS = re.compile(r"response[ _]?format|json[ _](schema|object|mode|validate)|structured[ _]output")
-_forms: dict[tuple[str, str], int] = {}
-"""The forms of `response_format` that were refused in this process, by address and model."""
+_ABOUT_MARKS = re.compile(
+    r"cache_control|prompt_cache|content[^.\n]{0,80}\b(string|str)\b|\b(string|str)\b[^.\n]{0,80}content"
+)
 _TOO_LONG = re.compile(
     r"context[ _]length|context[ _](window|size)|maximum context|too many (input )?tokens"
     r"|(prompt|input|request|messages?)[^.\n]{0,40} too (long|large)"
@@ -50,13 +52,14 @@ _REFUSED = ("content_filter", "refusal", "safety")  # why an answer ended
 
 class Endpoint(NamedTuple):
     """`name` is the provider's; `key` never appears in messages. `wait` is the longest Retry-After, in
-    seconds, that is obeyed."""
+    seconds, that is obeyed; `marks` is the setting of the provider."""
 
     name: str
     url: str
     model: str
     key: str
     wait: float = Rates().wait
+    marks: CacheMarks | None = None
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r}, {self.url!r}, {self.model!r}, key={'set' if self.key else 'none'})"
@@ -183,7 +186,7 @@ def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> 
                 f"export it, or put it into {config.path.parent / '.env'} with: uwf setup",
             )
     url = provider.base_url.rstrip("/") + "/chat/completions"
-    return Endpoint(provider.name, url, model.name, key, provider.limits.wait)
+    return Endpoint(provider.name, url, model.name, key, provider.limits.wait, provider.cache_marks)
 
 
 class _Retry(Exception):
@@ -204,16 +207,19 @@ class _Adapted(Exception):
 
 
 class _Dialect(NamedTuple):
-    """Fields that an endpoint refused. `forms` counts the refused kinds of `response_format`: JSON Schema,
-    then JSON object."""
+    """Fields that an endpoint refused. `mark` is what its cache takes, {} if it takes or needs none. `forms` counts the
+    refused kinds of `response_format`: JSON Schema, then JSON object."""
 
+    mark: Mark
     stream: bool = True
     stream_options: bool = True
     max_tokens: bool = True
     forms: int = 0
 
-    def body(self, fields: Mapping[str, Any], stream: bool) -> dict[str, Any]:
-        body = dict(fields)
+    def body(self, fields: Mapping[str, Any], stream: bool, cache_key: str) -> dict[str, Any]:
+        body = {**fields, "messages": marked(fields["messages"], self.mark)}
+        if cache_key and takes_key(self.mark):
+            body["prompt_cache_key"] = cache_key
         if stream and self.stream:
             body["stream"] = True
             if self.stream_options:
@@ -238,18 +244,28 @@ class _Dialect(NamedTuple):
             return self._replace(max_tokens=False)
         if "response_format" in body and _ABOUT_FORMS.search(complaint):
             return self._replace(forms=2 if body["response_format"] == JSON_OBJECT else 1)
+        if self.mark and _ABOUT_MARKS.search(complaint):
+            return self._replace(mark={})
         return None
 
 
-class Chat:
-    """A connection to one endpoint, kept between requests. A context manager."""
+_dialects: dict[tuple[str, str, CacheMarks | None], _Dialect] = {}
+"""What endpoints take after refusals in this process, by address, model and setting of marks."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits = Limits()) -> None:  # noqa: B008
+
+class Chat:
+    """A connection to one endpoint, kept between requests. A context manager. Requests with the same `cache_key` are
+    likely to begin alike."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits = Limits(), *, cache_key: str = "") -> None:  # noqa: B008
         import httpx
 
         self.endpoint = endpoint
+        self._cache_key = cache_key
         self._limits = limits
-        self._dialect = _Dialect(forms=_forms.get((endpoint.url, endpoint.model), 0))
+        mark = mark_for(endpoint.marks, endpoint.url, endpoint.model)
+        self._about = endpoint.url, endpoint.model, endpoint.marks
+        self._dialect = _dialects.get(self._about, _Dialect(mark))
         self._unfinished = 0
         self._hear: Hear | None = None
         self._heard = False
@@ -310,7 +326,7 @@ class Chat:
                 stream=stream,
             )
             try:
-                value = self._attempt(self._dialect.body(fields, stream), deadline)
+                value = self._attempt(self._dialect.body(fields, stream, self._cache_key), deadline)
                 done = self._completion(value, began)
                 if hear is not None and not self._heard and done.text:
                     hear(done.text)
@@ -463,8 +479,7 @@ class Chat:
         if status in _ABOUT_FIELDS:
             dialect = self._dialect.after(body, text)
             if dialect is not None:
-                self._dialect = dialect
-                _forms[self.endpoint.url, self.endpoint.model] = dialect.forms
+                self._dialect = _dialects[self._about] = dialect
                 raise _Adapted
         problem = (
             f"answered {status} {response.reason_phrase}".rstrip() + f": {self._flat(text) or 'no text'}"

@@ -50,7 +50,7 @@ class _Conversation(Conversation):
         model = model_alias("uwf-llm", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
         ctx.show(model=endpoint.model)
-        with Chat(endpoint) as chat:
+        with Chat(endpoint, cache_key=ctx.thread) as chat:
             done = chat.complete(
                 self._messages,
                 deadline=ctx.deadline,

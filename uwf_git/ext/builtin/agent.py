@@ -72,7 +72,7 @@ class _Conversation(Conversation):
         model = model_alias("uwf-builtin", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
         ctx.show(model=endpoint.model)
-        with Chat(endpoint) as chat, step_tools(ctx) as (box, notes):
+        with Chat(endpoint, cache_key=ctx.thread) as chat, step_tools(ctx) as (box, notes):
             ask = _asking(ctx, chat, options, box.offered())
             if self._loop is None:
                 self._session = secrets.token_hex(8)

@@ -1,0 +1,92 @@
+"""Marks in a request's messages, for providers that cache only what ends at a mark.
+
+    anthropic   `cache_control`: Claude, by any gateway that speaks chat completions, and Qwen
+    openai      `prompt_cache_breakpoint`: GPT-5.6 and later, whose caches match at marks alone
+    none        all others cache every beginning by themselves
+
+A request may have four marks. A conversation gets three: behind its system prompt, behind the last message of the
+request before, which is in the cache, and behind its own last message, for the request after. A single prompt gets one,
+behind what the next prompt of its thread begins with too: what is written into a cache and never read costs more than
+it saves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from uwf_git.config.settings import CacheMarks
+from uwf_git.engine.kit.prompt import blocks_of
+
+Message = Mapping[str, Any]
+Mark = Mapping[str, Any]
+
+_MARKS: Mapping[CacheMarks, Mark] = {
+    "anthropic": {"cache_control": {"type": "ephemeral"}},
+    "openai": {"prompt_cache_breakpoint": {"mode": "explicit"}},
+    "none": {},
+}
+_OPENAI = "api.openai.com"
+_GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
+_MATCHED_AT_MARKS = 5, 6  # the first version of GPT whose cache is
+
+
+def mark_for(setting: CacheMarks | None, url: str, model: str) -> Mark:
+    """Return the field that marks a content part, {} for none. Without a setting, the model's name decides."""
+    if setting is None:
+        version = _GPT.match(model)
+        if "claude" in model.lower():
+            setting = "anthropic"
+        elif version and urlsplit(url).hostname == _OPENAI:
+            number = int(version[1]), int(version[2] or 0)
+            setting = "openai" if number >= _MATCHED_AT_MARKS else "none"
+        else:
+            setting = "none"
+    return _MARKS[setting]
+
+
+def takes_key(mark: Mark) -> bool:
+    """Return whether a provider with this mark sends requests of one `prompt_cache_key` to the same cache."""
+    return "prompt_cache_breakpoint" in mark
+
+
+def marked(messages: Sequence[Message], mark: Mark) -> list[Message]:
+    """Return the messages with marks. A prompt is in as many parts as in the next request that begins with it."""
+    if not mark:
+        return list(messages)
+    parts = [_parts(message) for message in messages]
+    for place, part in _places(messages, parts):
+        parts[place][part] = {**parts[place][part], **mark}
+    return [
+        message if _is_plain(texts) else {**message, "content": texts}
+        for message, texts in zip(messages, parts, strict=True)
+    ]
+
+
+def _places(messages: Sequence[Message], parts: Sequence[Sequence[Any]]) -> set[tuple[int, int]]:
+    """Return the marked messages, each with its part."""
+    roles = [message["role"] for message in messages]
+    last = len(messages) - 1
+    if roles == ["user"]:
+        return {(0, len(parts[0]) - 2)} if len(parts[0]) > 1 else set()
+    marked = {last}
+    if roles[0] == "system":
+        marked.add(0)
+    if "assistant" in roles:
+        newest = last - roles[::-1].index("assistant")
+        marked.update([place for place in range(newest) if roles[place] in ("user", "tool")][-1:])
+    return {(place, len(parts[place]) - 1) for place in marked if parts[place]}
+
+
+def _parts(message: Message) -> list[dict[str, Any]]:
+    content = message.get("content")
+    if message["role"] == "assistant" or not isinstance(content, str) or not content:
+        return []
+    texts = blocks_of(content) if message["role"] == "user" else [content]
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def _is_plain(parts: Sequence[Mapping[str, Any]]) -> bool:
+    return not parts or (len(parts) == 1 and parts[0].keys() == {"type", "text"})
