@@ -14,6 +14,7 @@ from uwf_cli.call import calling as calling
 from uwf_cli.call_process import LARGEST as _LARGEST_OUTPUT
 from uwf_cli.call_process import TooLarge as _OutputTooLarge
 from uwf_cli.call_process import call_in_process as call_in_process
+from uwf_cli.call_process import spawn_command as spawn_command
 from uwf_cli.command import Command as _CommandClass
 from uwf_cli.command import Number as Number
 from uwf_cli.command import command as command
@@ -174,8 +175,6 @@ from uwf_git.base.junit import SKIPPED as _CASE_SKIPPED
 from uwf_git.base.junit import CaseOutcome as CaseOutcome
 from uwf_git.base.junit import junit as junit
 from uwf_git.base.lifetime import deferred as _signals_deferred
-from uwf_git.base.lifetime import heed_signals as heed_signals
-from uwf_git.base.lifetime import own as _own_processes
 from uwf_git.base.terminal import drawing as _terminal_drawing
 from uwf_git.base.terminal import undisturbed as _terminal_undisturbed
 from uwf_git.base.text import closest as _closest_names
@@ -876,7 +875,6 @@ node_rows_of = _node_rows_of
 normalise_payload = _normalise_payload
 numbered_lines = _numbered_lines
 overriding_options = _overriding_options
-own_processes = _own_processes
 page_addresses = _page_addresses
 parent_threads = _parent_threads
 parse_budget_option = _parse_budget_option

@@ -1,5 +1,4 @@
-"""Calling a command in its own process, which ends when the call is cancelled: for agents and long
-computations."""
+"""Calling a command in its own process, which ends when the call is cancelled: for agents and long computations."""
 
 from __future__ import annotations
 
@@ -7,17 +6,20 @@ import json
 import math
 import os
 import subprocess
+import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import anyio.to_thread
 
 from uwf_cli.call import Failed, Result
 from uwf_cli.failures import reported
-from uwf_cli.invocation import itself
-from uwf_git.sandbox.child import Pipes, spawn, stop
+from uwf_cli.invocation import PROGRAM, words_of
+from uwf_git.sandbox.child import Pipes, Process, stop
+from uwf_git.sandbox.warm import WarmPool, WarmProcess
 from uwf_git.store.location import Location
 
 GRACE = 10.0
@@ -26,11 +28,38 @@ LARGEST = 32 << 20
 """The bytes that a command may print."""
 
 
+_guard = threading.Lock()
+_pool: tuple[dict[str, str], WarmPool] | None = None
+
+
 class TooLarge(Failed):
     """A command printed more than allowed."""
 
     def __init__(self, most: int = LARGEST) -> None:
         super().__init__("failure", f"the result is larger than {most >> 20} MiB", "ask for less of it")
+
+
+def spawn_command(
+    location: Location,
+    argv: tuple[str, ...],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    folder: Path | None = None,
+) -> WarmProcess:
+    """Start a command on a store, which prints JSON, in a process of this server's pool, which it may outlive. Raises
+    OSError, ValueError."""
+    global _pool
+    inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
+    env = {**inherited, **location.environment()}
+    with _guard:
+        if _pool is None or _pool[0] != env:
+            if _pool is not None:
+                _pool[1].close()
+            _pool = env, WarmPool(PROGRAM, env)
+        pool = _pool[1]
+    return pool.spawn(words_of("json", *argv), stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder)
 
 
 async def call_in_process(
@@ -42,15 +71,11 @@ async def call_in_process(
 ) -> Result:
     """Run a command as `call.call`, in a folder, with at most `most` bytes of output. Raises Failed,
     TooLarge."""
-    inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
     content = None if stdin is None else stdin.encode("utf-8", "replace")
     try:
-        process = spawn(
-            itself("json", *argv),
-            stdin=subprocess.DEVNULL if content is None else subprocess.PIPE,
-            cwd=folder,
-            env={**inherited, **location.environment()},
-        )
+        source = subprocess.DEVNULL if content is None else subprocess.PIPE
+        start = partial(spawn_command, location, argv, stdin=source, folder=folder)
+        process = await anyio.to_thread.run_sync(start)
     except (OSError, ValueError) as error:
         raise Failed("failure", f"uwf does not start: {error}") from None
     out, err = await _end_of(process, content or b"", most)
@@ -71,7 +96,7 @@ async def call_in_process(
     return Result(value, [line.removeprefix("uwf: ") for line in messages])
 
 
-async def _end_of(process: subprocess.Popen[bytes], stdin: bytes, most: int) -> tuple[bytes, str]:
+async def _end_of(process: Process, stdin: bytes, most: int) -> tuple[bytes, str]:
     """Wait for a process and return its output and standard error. Cancelled, only the process is terminated:
     it ends its agent itself, and git's packing may continue. It has its own session, so signals to the
     server's client don't reach it."""

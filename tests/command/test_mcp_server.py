@@ -329,7 +329,7 @@ def test_no_command_is_started_for_what_runs_no_agent_and_rehearses_nothing(
         last = [line.split()[-1] for line in Path("started").read_text().splitlines()]
         assert [word for word in last if word != "main()"] == ["mcp"]  # which is base/helper_process
         await refused(client, "step_thread", thread=thread)
-        assert Path("started").read_text().splitlines()[-1].endswith(f"step -- {thread}")
+        assert Path("started").read_text().splitlines()[-1].endswith("uwf_cli.main:run")
 
     drive(scenario)
 

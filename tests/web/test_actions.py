@@ -171,7 +171,7 @@ def test_only_what_runs_agents_starts_a_command(
             assert client.post(f"/thread/{thread}/{name}", data=head).status_code == 303
         assert "uwf_cli.main" not in started.read_text()
         assert client.post(f"/thread/{thread}/step", data=head).status_code == 303
-        assert f"uwf_cli.main --format json thread step -- {thread}" in started.read_text()
+        assert "uwf_cli.main:run" in started.read_text()
 
 
 def test_only_what_is_offered_can_be_started(changing: httpx.Client, uwf: Uwf, thread: str) -> None:

@@ -243,8 +243,11 @@ class _Template:
             )
 
     def fork(self) -> _Worker:
-        self._ask("fork")
-        data, descriptors, _, _ = socket.recv_fds(self._channel, NUMBER, 1)
+        """Return a new process. Raises OSError."""
+        descriptors: list[int] = []
+        with contextlib.suppress(ConnectionError):
+            self._ask("fork")
+            data, descriptors, _, _ = socket.recv_fds(self._channel, NUMBER, 1)
         if not descriptors:
             raise OSError(_FAILED)
         return _Worker(int(data), socket.socket(fileno=descriptors[0]))

@@ -1,5 +1,5 @@
-"""Parallel trials, one process each, since a step needs the main thread and the current folder. Processes are
-reused. Tasks and results are JSON lines; new nodes are returned by content and stored by the recorder."""
+"""Parallel trials, each in a process at a time, since a step needs the main thread and the current folder. A task is
+its input, a result its output, in JSON; new nodes are returned by content and stored by the recorder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import contextlib
 import errno
 import json
 import os
-import queue
 import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,16 +35,18 @@ from uwf_git.plugin import (
     Oid,
     StoreUnwritable,
     UwfError,
+    WarmPool,
+    WarmProcess,
     errors,
-    heed_signals,
-    own_processes,
-    processes,
+    locate_store,
+    open_store,
     signals_deferred,
 )
 
 _T = TypeVar("_T")
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 _PIECE = 1 << 16
+_PROGRAM = "uwf_git.ext.evaluation.workers:main"
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -80,98 +80,98 @@ def side_by_side(
     instance: Instance, tasks: Iterator[Task], options: TrialOptions, at_once: int
 ) -> Iterator[tuple[Task, TrialResult | UwfError]]:
     """Yield results of up to `at_once` parallel tasks. When the caller stops, running agents' turns are kept."""
-    crew = _WorkerPool(instance, options, at_once)
+    trials = _Trials(instance, options, at_once)
     try:
         while True:
-            while crew.has_room and (task := next(tasks, None)) is not None:
-                crew.give(task)
-            if not crew.is_busy:
+            while trials.has_room and (task := next(tasks, None)) is not None:
+                trials.begin(task)
+            if not trials.is_busy:
                 return
-            yield from crew.wait()
+            yield from trials.wait()
     finally:
-        crew.close()
+        trials.close()
 
 
-class _Worker:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self.task: Task | None = None
-        self.rest = b""
+class _Running(NamedTuple):
+    """A task, its process, and what that has printed."""
+
+    task: Task
+    process: WarmProcess
+    printed: bytearray
 
     @property
     def out(self) -> IO[bytes]:
         assert self.process.stdout is not None
         return self.process.stdout
 
+    def let_go(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
 
-class _WorkerPool:
-    """The worker processes."""
+
+class _Trials:
+    """The tasks that are carried out."""
 
     def __init__(self, instance: Instance, asked: TrialOptions, at_once: int) -> None:
-        self._instance = instance
         self._asked = asked
         self._at_once = at_once
-        self._workers: list[_Worker] = []
+        self._pool = WarmPool(_PROGRAM, {**os.environ, **instance.location.environment()})
+        self._running: dict[IO[bytes], _Running] = {}
         self._selector = selectors.DefaultSelector()
 
     @property
     def has_room(self) -> bool:
-        return len(self._workers) < self._at_once or any(worker.task is None for worker in self._workers)
+        return len(self._running) < self._at_once
 
     @property
     def is_busy(self) -> bool:
-        return any(worker.task is not None for worker in self._workers)
+        return bool(self._running)
 
-    def give(self, task: Task) -> None:
-        worker = next((worker for worker in self._workers if worker.task is None), None) or self._start()
-        worker.task = task
-        assert worker.process.stdin is not None
+    def begin(self, task: Task) -> None:
+        with signals_deferred():
+            process = self._pool.spawn([], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            running = _Running(task, process, bytearray())
+            self._running[running.out] = running
+        self._selector.register(running.out, selectors.EVENT_READ)
+        assert process.stdin is not None
         with contextlib.suppress(OSError):  # its output ends when it exits
-            worker.process.stdin.write(_line(_written(task, self._asked)))
-            worker.process.stdin.flush()
+            process.stdin.write(_line(_written(task, self._asked)))
+            process.stdin.flush()
 
     def wait(self) -> Iterator[tuple[Task, TrialResult | UwfError]]:
         for key, _ in self._selector.select():
-            worker: _Worker = key.data
-            data = os.read(worker.out.fileno(), _PIECE)
-            *lines, worker.rest = (worker.rest + data).split(b"\n")
-            for line in lines:
-                if (task := worker.task) is not None:
-                    worker.task = None
-                    yield task, _read(json.loads(line), task)
+            running = self._running[key.fileobj]  # type: ignore[index]
+            data = os.read(key.fd, _PIECE)
+            running.printed.extend(data)
+            if data.endswith(b"\n"):
+                running.let_go()
             if not data:
-                self._selector.unregister(worker.out)
-                self._workers.remove(worker)
-                status = worker.process.wait()
-                if worker.task is not None:
+                self._selector.unregister(running.out)
+                del self._running[running.out]
+                running.let_go()
+                running.out.close()
+                status = running.process.wait()
+                if running.printed.endswith(b"\n"):
+                    yield running.task, _read(json.loads(running.printed), running.task)
+                else:
                     failed = AgentFailed(f"the process of a trial ended with {status}", "run it again")
-                    yield worker.task, failed
-
-    def _start(self) -> _Worker:
-        place = self._instance.location.environment()
-        argv = [sys.executable, "-P", "-m", "uwf_git.ext.evaluation.workers"]
-        with signals_deferred():
-            process = processes.spawn(argv, stderr=subprocess.DEVNULL, cwd=None, env={**os.environ, **place})
-            worker = _Worker(process)
-            self._workers.append(worker)
-        self._selector.register(worker.out, selectors.EVENT_READ, worker)
-        return worker
+                    yield running.task, failed
 
     def close(self) -> None:
-        for worker in self._workers:
-            assert worker.process.stdin is not None
-            with contextlib.suppress(OSError):
-                worker.process.stdin.close()
+        for running in self._running.values():
+            running.let_go()
         deadline = time.monotonic() + _PATIENCE
-        for worker in self._workers:
+        for running in self._running.values():
             try:
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
+                running.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-            worker.out.close()
-        self._workers.clear()
+                running.process.kill()
+                running.process.wait()
+            running.out.close()
+        self._running.clear()
         self._selector.close()
+        self._pool.close()
 
 
 # Messages
@@ -253,34 +253,29 @@ def _read(said: Mapping[str, Any], task: Task) -> TrialResult | UwfError:
 # The other side
 
 
-def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
-    for line in sys.stdin.buffer:
-        tasks.put(line)
-    tasks.put(None)
-    if busy.is_set():
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-def main(_argv: Sequence[str] = ()) -> None:
-    """Run tasks until the input ends."""
-    own_processes()
-    heed_signals()
-    instance = Instance.open()
-    tasks: queue.Queue[bytes | None] = queue.Queue()
-    busy = threading.Event()
-    out = os.dup(1)
+def main(_argv: Sequence[str] = ()) -> int:
+    """Carry out the task in the first line of the input, whose end ends that, and return the exit status of the
+    process."""
+    source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of an agent in this process is not a result
-    threading.Thread(target=_listen, args=(tasks, busy), daemon=True).start()
-    with contextlib.suppress(KeyboardInterrupt):
-        while (line := tasks.get()) is not None:
-            busy.set()
-            try:
-                done: TrialResult | UwfError = _done(instance, _task(instance, json.loads(line)))
-            except UwfError as error:
-                done = error
-            busy.clear()
-            os.write(out, _line(_describe(done)))
+    over = threading.Event()
 
+    def listen() -> None:
+        source.read()
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
 
-if __name__ == "__main__":
-    main()
+    with source, out:
+        task = source.readline()
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        try:
+            instance = open_store(locate_store(None, os.environ, Path.cwd()), os.environ)
+            done: TrialResult | UwfError = _done(instance, _task(instance, json.loads(task)))
+        except UwfError as error:
+            done = error
+        over.set()
+        out.write(_line(_describe(done)))
+        out.flush()
+        listening.join()
+    return 0

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -40,15 +41,15 @@ from uwf_git.plugin import (
     Usage,
     UwfError,
     Waiting,
+    WarmProcess,
     calling,
     control,
     failures_reported,
     file_names,
     human_turn_of,
-    itself,
     name_problem,
     parse_budget_option,
-    processes,
+    spawn_command,
     thread_outlook,
     thread_states,
 )
@@ -436,8 +437,6 @@ class Actions:
     def __init__(self, location: Location, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
         self._location = location
         self._opened = opened
-        inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
-        self._environment = {**inherited, **location.environment()}
         self._under_way: dict[tuple[object, ...], asyncio.Task[str]] = {}
         self._beginning: set[ThreadId] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE)
@@ -556,14 +555,10 @@ class Actions:
         async with self._processes:
             err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
             try:
-                child = processes.spawn(
-                    itself("json", *order.argv),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=err,
-                    cwd=None,
-                    env=self._environment,
+                start = partial(
+                    spawn_command, self._location, order.argv, stdout=subprocess.DEVNULL, stderr=err
                 )
+                child = await asyncio.get_running_loop().run_in_executor(self._threads, start)
             except (OSError, ValueError) as error:
                 err.close()
                 raise ActionFailed(f"uwf does not start: {error}", order.shown, 500) from None
@@ -574,9 +569,7 @@ class Actions:
             while not ended.done() and not work.is_begun() and time.monotonic() < deadline:
                 await asyncio.sleep(_LOOK)
 
-    async def _ended(
-        self, child: subprocess.Popen[bytes], order: ActionRequest, err: IO[bytes], work: _Work
-    ) -> None:
+    async def _ended(self, child: WarmProcess, order: ActionRequest, err: IO[bytes], work: _Work) -> None:
         with err:
             pause = _LOOK
             while (code := child.poll()) is None:
