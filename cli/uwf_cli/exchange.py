@@ -20,11 +20,9 @@ AFTER = 1.0
 BETWEEN = 0.1
 MOST_SAID = 20
 _BAR = 20
-_STEP = re.compile(r"(?:remote: )?([A-Z][A-Za-z ]{2,40}): +[0-9]{1,3}% \(([0-9]+)/([0-9]+)\)")
+_STEP = r"(?:remote: )?([A-Z][A-Za-z ]{2,40}): +[0-9]{1,3}% \(([0-9]+)/([0-9]+)\)"
 # git's own server-side messages, beside the progress.
-_OF_GIT = re.compile(
-    r"remote: (?:$|(?:Enumerating|Counting|Compressing|Resolving|Unpacking|Checking|Total) )"
-)
+_OF_GIT = r"remote: (?:$|(?:Enumerating|Counting|Compressing|Resolving|Unpacking|Checking|Total) )"
 
 
 class Meter:
@@ -55,9 +53,9 @@ class Meter:
         *lines, self._rest = re.split(r"[\r\n]", self._rest + text)
         self._rest = self._rest[-4096:]
         for line in lines:
-            if match := _STEP.match(line):
+            if match := re.match(_STEP, line):
                 self.step(match[1], int(match[2]), int(match[3]))
-            elif line.startswith("remote: ") and not _OF_GIT.match(line) and self._said < MOST_SAID:
+            elif line.startswith("remote: ") and not re.match(_OF_GIT, line) and self._said < MOST_SAID:
                 self._said += 1
                 self.clear()
                 self._write(terminal.escape(line.rstrip()) + "\n")

@@ -19,13 +19,13 @@ _LONGEST_FIELD = 200  # characters of a table cell
 _WITHOUT_END = 1 << 30
 _SHORT = 100
 
-_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~$!&@]")
-_LINE_START = re.compile(r"^(\s*)([-+=>]|\d+(?=[.)]))")
-_WORD = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
-_CODE_FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,}+)")
-_HEADING = re.compile(r"( {0,3})(#{1,6})(?=[ \t]|$)")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
-_NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:[-+*>|]|\d+[.)])")
+_MARKUP = r"[\\`*_{}\[\]<>#|~$!&@]"
+_LINE_START = r"^(\s*)([-+=>]|\d+(?=[.)]))"
+_WORD = r"[^\W_]+(?:_[^\W_]+)*"
+_CODE_FENCE = r" {0,3}(`{3,}+(?!.*`)|~{3,}+)"
+_HEADING = r"( {0,3})(#{1,6})(?=[ \t]|$)"
+_UNDERLINE = r" {0,3}(=+|-+)[ \t]*"
+_NO_PARAGRAPH = r" {4}|\t| {0,3}(?:[-+*>|]|\d+[.)])"
 
 
 def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
@@ -36,9 +36,9 @@ def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
 def _inline(text: str, at_most: int) -> str:
     escaped = _flat(text, at_most)
     if "_" in escaped:
-        escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), escaped)
-    escaped = _MARKUP.sub(_escape, escaped)
-    escaped = _LINE_START.sub(lambda match: match.group(1) + _shield(match.group(2)), escaped)
+        escaped = re.sub(_WORD, lambda word: word.group().replace("_", "\0"), escaped)
+    escaped = re.sub(_MARKUP, _escape, escaped)
+    escaped = re.sub(_LINE_START, lambda match: match.group(1) + _shield(match.group(2)), escaped)
     return escaped.replace("\0", "_")
 
 
@@ -110,15 +110,15 @@ def below(text: str, level: int) -> str:
     lines: list[str] = []
     fence = ""
     for line in text.split("\n"):
-        opened = _CODE_FENCE.match(line)
+        opened = re.match(_CODE_FENCE, line)
         if fence:
             if opened and opened[1].startswith(fence) and not line.strip().strip(fence[0]):
                 fence = ""
         elif opened:
             fence = opened[1]
-        elif heading := _HEADING.match(line):
+        elif heading := re.match(_HEADING, line):
             line = "#" * min(len(heading[2]) + level, 6) + line[heading.end() :]
-        elif (under := _UNDERLINE.fullmatch(line)) and lines and _is_paragraph(lines[-1]):
+        elif (under := re.fullmatch(_UNDERLINE, line)) and lines and _is_paragraph(lines[-1]):
             lines[-1] = f"{'#' * min((1 if under[1][0] == '=' else 2) + level, 6)} {lines[-1].strip()}"
             continue
         lines.append(line)
@@ -128,7 +128,7 @@ def below(text: str, level: int) -> str:
 
 
 def _is_paragraph(line: str) -> bool:
-    return bool(line.strip()) and not _HEADING.match(line) and not _NO_PARAGRAPH.match(line)
+    return bool(line.strip()) and not re.match(_HEADING, line) and not re.match(_NO_PARAGRAPH, line)
 
 
 def _asks(value: Mapping[str, Any]) -> bool:

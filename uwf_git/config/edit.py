@@ -41,7 +41,7 @@ from uwf_git.format.yaml12 import dump, scalar
 from uwf_git.git.fsync import sync
 from uwf_git.sandbox.enclosing_step import require_person
 
-_KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
+_KEY_PART = r'"([^"]*)"|([^."]+)'
 
 
 def list_values(root: Path) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _last_line(node: Any) -> int:
 
 def write_secret(root: Path, name: str, value: str) -> Path:
     """Set a variable in `<root>/.env` (mode 0600), keeping other lines. Return the file. Raises Invalid."""
-    if not VARIABLE.fullmatch(name):
+    if not re.fullmatch(VARIABLE, name):
         raise Invalid(f"{one_line(name, 60)!r} is not a variable name", "for instance OPENAI_API_KEY")
     if not value or not value.isprintable():
         raise Invalid(f"the value of {name} is empty or holds control characters", "give it on one line")
@@ -204,7 +204,7 @@ def _path_in(document: Document, key: str) -> ValuePath:
     try:
         return split_key(key, document.data)
     except Usage:
-        path = tuple(quoted or plain for quoted, plain in _KEY_PART.findall(key))
+        path = tuple(quoted or plain for quoted, plain in re.findall(_KEY_PART, key))
         if path not in document.keys:
             raise
         return path
@@ -213,7 +213,7 @@ def _path_in(document: Document, key: str) -> ValuePath:
 def split_key(key: str, data: Any) -> ValuePath:
     """Return the path of a dotted key. Aliases may contain dots (`models.gpt-4.1.name`), so known fields
     decide where a name ends. Raises Usage."""
-    parts = [quoted or plain for quoted, plain in _KEY_PART.findall(key)]
+    parts = [quoted or plain for quoted, plain in re.findall(_KEY_PART, key)]
     section = parts[0] if parts else ""
     if section not in KEYS and config_section(section) is None:
         known = known_keys()

@@ -68,7 +68,7 @@ _MCP = "mcp/"
 _SETS = {"files": (*READING, *WRITING, RUN), "mcp": (f"{_MCP}*",)}
 """Keys that turn off several tools."""
 _MAX_ENTRIES = 200  # entries of a list, and characters of an entry
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.*?_-]+)(:[0-9]{1,5})?", re.ASCII)
+_HOST = r"(?a)(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.*?_-]+)(:[0-9]{1,5})?"
 
 Globs = tuple[str, ...]
 
@@ -337,12 +337,12 @@ def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
         return None
     if key == "allowHosts":
         for name in listed:
-            if not _HOST.fullmatch(name):
+            if not re.fullmatch(_HOST, name):
                 problems.append(
                     f'allowHosts: {_shown(name)} is not a host; as in docs.python.org, "*.example.org", '
                     'localhost:8000, "[::1]"'
                 )
-        return tuple(name.lower() for name in listed if _HOST.fullmatch(name))
+        return tuple(name.lower() for name in listed if re.fullmatch(_HOST, name))
     if key in ("allow", "deny"):
         problems += [
             f"{key}: unknown tool {_shown(name)} ({hint})" for name in listed if (hint := _misspelt(name))

@@ -7,15 +7,15 @@ from __future__ import annotations
 import re
 from functools import cache
 
-_QUOTED = re.compile(r"%[0-9A-Fa-f]{2}|&#?\w+|\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})")
-_ESCAPE = re.compile(r"\\+(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
+_QUOTED = r"%[0-9A-Fa-f]{2}|&#?\w+|\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})"
+_ESCAPE = r"\\+(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))"
 _SPACES = str.maketrans("", "", " +")
 
 
 def unquoted(text: str) -> tuple[str, ...]:
     """Return the text decoded from URL, HTML, JSON or source code, and from all of them; () without quoted
     characters. Without spaces and `+`: compare with `unspaced`."""
-    if not _QUOTED.search(text):
+    if not re.search(_QUOTED, text):
         return ()
     from html import unescape
     from urllib.parse import unquote
@@ -34,7 +34,7 @@ def unquoted(text: str) -> tuple[str, ...]:
 
 
 def _unescaped(text: str) -> str:
-    text = _ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), text)
+    text = re.sub(_ESCAPE, lambda match: chr(int(match[1] or match[2], 16)), text)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # joins the halves of a pair
 
 

@@ -210,7 +210,7 @@ class _ConfigReader(Reader):
             why = "holds a name or password" if "@" in url else "is not an http:// or https:// address"
             self.refuse((*path, "baseUrl"), f"baseUrl {why}", "for instance https://api.example.com/v1")
         variable = self.text(path, entry, "apiKeyEnv")
-        if variable and not VARIABLE.fullmatch(variable):
+        if variable and not re.fullmatch(VARIABLE, variable):
             # The text may be the key itself, so it isn't shown.
             self.refuse(
                 (*path, "apiKeyEnv"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -91,7 +92,7 @@ class Reader:
         """Return names of environment variables."""
         names = self.texts(path, value) or ()
         for name in names:
-            if not VARIABLE.fullmatch(name):
+            if not re.fullmatch(VARIABLE, name):
                 # The text may be the secret itself, so it isn't shown.
                 self.refuse(
                     path, f"{path[-1]} must be names of environment variables", "such as GITHUB_TOKEN"

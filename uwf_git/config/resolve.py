@@ -30,7 +30,7 @@ _KINDS = ("rehearsal", "human", "command", "model", "workflow", "protocol", "cli
 _FIXED = frozenset(("human", "command", "workflow"))
 _MODELLESS = _FIXED | {"rehearsal"}
 
-_ROLE = re.compile(r"([^\s=/.~'\"-][^\s='\"]*)=(.*)", re.DOTALL)
+_ROLE = r"(?s)([^\s=/.~'\"-][^\s='\"]*)=(.*)"
 
 
 EVERY_ROLE = "*"
@@ -61,7 +61,7 @@ def agent_options(texts: Iterable[str]) -> AgentOptions | None:
     everywhere: list[str] = []
     roles: dict[str, str] = {}
     for text in texts:
-        match = _ROLE.fullmatch(text)
+        match = re.fullmatch(_ROLE, text)
         if match is None:
             everywhere.append(text)
         elif roles.setdefault(match[1], match[2]) != match[2]:
@@ -103,7 +103,7 @@ def named_agent(config: Config, name: str) -> AgentConfig:
     nor a program."""
     if (agent := known_agent(config, name)) is not None:
         return agent
-    if (of_role := _ROLE.fullmatch(name)) and shutil.which(name.split()[0]) is None:
+    if (of_role := re.fullmatch(_ROLE, name)) and shutil.which(name.split()[0]) is None:
         raise Usage(
             f"{name!r} names the agent of a role, and one agent is asked for", f"name it alone: {of_role[2]}"
         )

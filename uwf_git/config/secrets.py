@@ -36,44 +36,40 @@ DOTENV_LIMIT = 64 * 1024  # bytes; all of it goes into an environment
 _COMMON = frozenset(
     ("changeme", "development", "localhost", "password", "postgres", "production", "redacted", "undefined")
 )
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@?#]*", re.IGNORECASE)
+_ADDRESS = r"(?i)[a-z][a-z0-9+.-]*://[^\s@?#]*"
 
 # Last words of variable names: the value is a secret, or is one if it looks random.
-_SECRET_NAME = re.compile(
+_SECRET_NAME = (
     r"(?:TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|(?:^|_)(?:PASS|PWD|PAT)"
     r"|(?:API|ACCESS|SECRET|PRIVATE|MASTER|SIGNING|ENCRYPTION|ACCOUNT|SERVICE)_?KEY|SECRET_KEY_BASE)$"
 )
-_MAYBE_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|AUTH|AUTH_CONFIG|COOKIE)$")
-_QUALIFIER = re.compile(
-    r"(?:_(?:[0-9]+|V[0-9]+|PROD|PRODUCTION|DEV|STAGING|TEST|LIVE|OLD|NEW|BACKUP|B64|BASE64))+$"
-)
+_MAYBE_SECRET_NAME = r"(?:^|_)(?:KEY|AUTH|AUTH_CONFIG|COOKIE)$"
+_QUALIFIER = r"(?:_(?:[0-9]+|V[0-9]+|PROD|PRODUCTION|DEV|STAGING|TEST|LIVE|OLD|NEW|BACKUP|B64|BASE64))+$"
 _NO_SECRETS = ("PWD", "OLDPWD")  # has or had a secret
 # Settings often stored beside keys: model and address.
-_SETTING_NAME = re.compile(
+_SETTING_NAME = (
     r"(?:^|_)(?:(?:MODEL|DEPLOYMENT)(?:_NAME|_ID)?|PROVIDER|BASE_UR[LI]|API_(?:BASE|URL|VERSION|TYPE)|ENDPOINT"
     r"|HOST|HOSTNAME|PORT|REGION|LOCATION|LOG_LEVEL)$"
 )
-_SETTING = re.compile(r"[\w.:/+\[\]-]+(?:@[\w-]+)?", re.ASCII)  # of Vertex, a model may be NAME@DATE
-_LOGIN = re.compile(r"://.*@|:[^/]*@")
-_UNGUESSABLE = re.compile(
-    r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
-)
+_SETTING = r"(?a)[\w.:/+\[\]-]+(?:@[\w-]+)?"  # of Vertex, a model may be NAME@DATE
+_LOGIN = r"://.*@|:[^/]*@"
+_UNGUESSABLE = r"(?i)(?=[A-Za-z]*[0-9])[A-Za-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _GIT_SETTING = "GIT_CONFIG_"  # in which a key is the name of a setting
 
 _LEAST_NUMBER = 10**11
 _LONGEST_HEADER = 40  # characters
-_HEADER = re.compile(r"authorization|api-key|private-token|aws[_-]?secret", re.IGNORECASE)
+_HEADER = r"(?i)authorization|api-key|private-token|aws[_-]?secret"
 _REMEMBERED, _MOST_REMEMBERED = 64 * 1024, 64  # characters, texts
-_PLACE = re.compile(r"\[redacted:([^\]\n]*)\]")
+_PLACE = r"\[redacted:([^\]\n]*)\]"
 REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 """The place of a secret that was taken out of a text."""
 
 # Line breaks inside a secret: a newline, possibly escaped or as in JSON, and the indentation of the next line. White
 # space within a secret may have changed.
-_BREAKS = re.compile(r"[\r\n]|\\[rn]")
+_BREAKS = r"[\r\n]|\\[rn]"
 _BREAK = r"(?:[ \t\\]*(?:[\r\n]|\\[rn])(?:\s|\\+[nrt]|\\)*+)?"
 _SPACE = r"(?:\s|\\+[nrt]|\\)++"
-_PARTS = re.compile(r"\s+|\S")
+_PARTS = r"\s+|\S"
 
 
 class Secrets(dict[str, str]):
@@ -144,10 +140,10 @@ def holds_secret(name: str, value: str) -> bool:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", name).upper().strip("_")
     if words in _NO_SECRETS or words.startswith(_GIT_SETTING):
         return False
-    words = _QUALIFIER.sub("", words)
-    if _SECRET_NAME.search(words):
+    words = re.sub(_QUALIFIER, "", words)
+    if re.search(_SECRET_NAME, words):
         return True
-    return _MAYBE_SECRET_NAME.search(words) is not None and is_random(value)
+    return re.search(_MAYBE_SECRET_NAME, words) is not None and is_random(value)
 
 
 def _is_setting(name: str, value: str, models: Collection[str]) -> bool:
@@ -155,9 +151,9 @@ def _is_setting(name: str, value: str, models: Collection[str]) -> bool:
     or its value is a configured model's name."""
     if value in models:
         return True
-    words = _QUALIFIER.sub("", re.sub(r"[^A-Za-z0-9]+", "_", name).upper().strip("_"))
-    named = _SETTING_NAME.search(words) and _SETTING.fullmatch(value)
-    return bool(named) and not _LOGIN.search(value) and not _UNGUESSABLE.search(value)
+    words = re.sub(_QUALIFIER, "", re.sub(r"[^A-Za-z0-9]+", "_", name).upper().strip("_"))
+    named = re.search(_SETTING_NAME, words) and re.fullmatch(_SETTING, value)
+    return bool(named) and not re.search(_LOGIN, value) and not re.search(_UNGUESSABLE, value)
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
@@ -274,7 +270,7 @@ class Redactor:
         ]
 
     def _broken_in(self, text: str) -> list[str]:
-        if not self._squeezed or not _BREAKS.search(text):
+        if not self._squeezed or not re.search(_BREAKS, text):
             return []
         squeezed = _squeezed(text)
         return [form for core, form in self._squeezed if core in squeezed]
@@ -286,7 +282,9 @@ class Redactor:
         return [value for value in values if any(unspaced(value) in plain for plain in decoded)]
 
     def _pattern_of(self, form: str) -> re.Pattern[str]:
-        return re.compile(_BREAK.join(_wherever(part) for part in _PARTS.findall(form)))  # which caches it
+        return re.compile(
+            _BREAK.join(_wherever(part) for part in re.findall(_PARTS, form))
+        )  # which caches it
 
     def value(self, value: Any) -> tuple[Any, int]:
         """Return a JSON value without secrets in texts and keys, and their number. A secret number becomes a
@@ -334,7 +332,7 @@ class Redactor:
             return None
         pairs = zip(clean, content, strict=False)
         begin = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
-        place = _PLACE.search(clean, max(clean.rfind("[redacted:", 0, begin + 1), 0))
+        place = re.compile(_PLACE).search(clean, max(clean.rfind("[redacted:", 0, begin + 1), 0))
         return SecretLocation(place[1] if place else "", content.count("\n", 0, begin) + 1)
 
     def refuse(self, content: Any, where: str, kept: str) -> None:
@@ -362,7 +360,7 @@ def _worth_hiding(value: str) -> bool:
         return False
     if value.startswith(("/", "~/", "./")) and " " not in value and Path(value).expanduser().exists():
         return False
-    if _ADDRESS.fullmatch(value):
+    if re.fullmatch(_ADDRESS, value):
         return any(len(part) >= 16 for part in value.split("://", 1)[1].split("/")[1:])
     digits = value.replace(".", "").replace(":", "")
     return not (digits.isdigit() and len(digits) < 12) and len(set(value)) > 2
@@ -439,4 +437,4 @@ def _texts(value: Any, collected: list[str]) -> list[str]:
 
 
 def _head(key: str) -> str:
-    return f"{key}: " if len(key) <= _LONGEST_HEADER and _HEADER.search(key) else ""
+    return f"{key}: " if len(key) <= _LONGEST_HEADER and re.search(_HEADER, key) else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,7 +57,7 @@ NO_MODEL = "none"
 WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
 
 

@@ -60,10 +60,10 @@ _PEM = (
 _PEM_GAP = 300  # characters from one line of a key to the next, and for the headers before the first
 _PEM_ALONE = 100  # maximum line length if the end marker is missing
 # A line of a key, but for the sign that a diff puts in front of it.
-_PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/])(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{40,}+={0,2})")
-_PEM_LAST = re.compile(r"[\s-]*+(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{1,75}+={0,2})(?![A-Za-z0-9+/=_-])(?! *\w)")
+_PEM_LINE = r"(?<![A-Za-z0-9+/])(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{40,}+={0,2})"
+_PEM_LAST = r"[\s-]*+(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{1,75}+={0,2})(?![A-Za-z0-9+/=_-])(?! *\w)"
 # A number or character between two lines, without the indentation and the sign of a diff before it.
-_PEM_BETWEEN = re.compile(r"[\s+-]*+(\d++|[^\s+-])")
+_PEM_BETWEEN = r"[\s+-]*+(\d++|[^\s+-])"
 # The user may be empty, as in redis://:password@host. The text after an @ may be an image's digest.
 _URL = r"(://[^\s/@:?#\"'<>\\`]{0,200}:)[^\s/@:?#\"'<>\\`${}*]{5,300}+(?=@(?!sha\d))"
 _AWS_MARKS = ("aws_secret", "AWS_SECRET", "awsSecret", "AwsSecret", "aws-secret")
@@ -201,7 +201,7 @@ def _lines_of_key(text: str, begin: int) -> list[tuple[int, int]]:
         limit = end
     spans: list[tuple[int, int]] = []
     done, between = begin, ""
-    for match in _PEM_LINE.finditer(text, begin, limit):
+    for match in re.compile(_PEM_LINE).finditer(text, begin, limit):
         if match.start(1) - done > _PEM_GAP:
             break
         if end < 0 and spans and text.count("\n", done, match.start()) > 1:
@@ -225,12 +225,12 @@ def _lines_of_key(text: str, begin: int) -> list[tuple[int, int]]:
 def _last_line(text: str, done: int, limit: int, between: str) -> tuple[int, int] | None:
     """Return a key's shorter last line, which follows the same separator as the lines before; numbers count
     up, a diff's sign may differ."""
-    for part in _PEM_BETWEEN.finditer(between[-_PEM_GAP:]):
-        match = _PEM_BETWEEN.match(text, done, limit)
+    for part in re.finditer(_PEM_BETWEEN, between[-_PEM_GAP:]):
+        match = re.compile(_PEM_BETWEEN).match(text, done, limit)
         if match is None or (match[1] != part[1] and not (match[1] + part[1]).isdecimal()):
             return None
         done = match.end()
-    match = _PEM_LAST.match(text, done, limit)
+    match = re.compile(_PEM_LAST).match(text, done, limit)
     return match.span(1) if match else None
 
 

@@ -223,13 +223,13 @@ def called(agent: Agent, config: AgentConfig) -> str:
     return agent.name
 
 
-_INTERPRETERS = re.compile(r"(?:python|pypy|perl|ruby|lua)[0-9.]*|(?:ba|da|z|k)?sh|node|bun|deno|Rscript")
+_INTERPRETERS = r"(?:python|pypy|perl|ruby|lua)[0-9.]*|(?:ba|da|z|k)?sh|node|bun|deno|Rscript"
 
 
 def program_of(command: str, args: Sequence[str]) -> str:
     """Return the name of a command's program; for an interpreter, its script's."""
     name = Path(command).name
-    if args and not args[0].startswith("-") and _INTERPRETERS.fullmatch(name):
+    if args and not args[0].startswith("-") and re.fullmatch(_INTERPRETERS, name):
         return Path(args[0]).name
     return name
 

@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 20
 _HANDED_OVER = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 # The complement of YAML's c-printable; the UTF-8 decoder refuses surrogates.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff\ud800-\udfff]")
+_UNPRINTABLE = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff\ud800-\udfff]"
 
 
 class Mark(NamedTuple):
@@ -116,7 +116,7 @@ def decode(data: str | bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         mark = _position(error.object[: error.start].decode("utf-8", "replace"))
         raise InvalidYaml(name, mark, "not UTF-8", "save the file as UTF-8") from None
-    if (match := _UNPRINTABLE.search(text)) is not None:
+    if (match := re.search(_UNPRINTABLE, text)) is not None:
         problem = f"control character U+{ord(match.group()):04X}"
         raise InvalidYaml(name, _position(text[: match.start()]), problem, 'write it as an escape: "\\x1b"')
     return text.removeprefix("\ufeff")

@@ -25,10 +25,10 @@ ThreadId = NewType("ThreadId", str)
 # character of either has leading zero bits, so not every string of the alphabet is an id.
 _HASH = re.compile(f"[0-9A-F][{ALPHABET}]{{12}}", re.ASCII)
 _THREAD = re.compile(f"[0-7][{ALPHABET}]{{25}}", re.ASCII)
-_PREFIX = re.compile(f"[{ALPHABET}]+", re.ASCII)
+_PREFIX = f"(?a)[{ALPHABET}]+"
 
 _PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
-_NAME = re.compile(r"\w[\w.-]*")
+_NAME = r"\w[\w.-]*"
 _MOST_CHARACTERS = 100
 # A loose ref is a file, and git writes `<name>.lock` beside it: file systems allow 255 bytes.
 _MOST_BYTES = 200
@@ -152,7 +152,7 @@ def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -
     """Return the only id in `known` with a prefix, ignoring case; with `ends` also by suffix. Raises NotFound
     or Usage."""
     upper = prefix.strip().upper()
-    if not _PREFIX.fullmatch(upper):
+    if not re.fullmatch(_PREFIX, upper):
         raise NotFound(f"no {what} {prefix!r}", f"a {what} id has only digits and letters without I, L, O, U")
     matches = sorted({name for name in known if name.startswith(upper) or (ends and name.endswith(upper))})
     if len(matches) == 1:
@@ -171,7 +171,7 @@ def name_problem(name: str) -> str | None:
         return "is empty"
     if len(name) > _MOST_CHARACTERS or len(name.encode("utf-8", "replace")) > _MOST_BYTES:
         return f"is longer than {_MOST_CHARACTERS} characters"
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         return "may have letters, digits, _ . - and begin with a letter or digit"
     if ".." in name or name.endswith((".", ".lock")) or name.casefold().endswith(".lock"):
         return 'may hold no "..", and end neither in "." nor in ".lock"'

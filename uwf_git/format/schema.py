@@ -390,7 +390,7 @@ def _pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-_LARGE = re.compile(r"[-+]?(?:[0-9]{16,}(?:\.[0-9]*)?|[0-9.]+[eE]\+?[0-9]{2,})", re.ASCII)
+_LARGE = r"(?a)[-+]?(?:[0-9]{16,}(?:\.[0-9]*)?|[0-9.]+[eE]\+?[0-9]{2,})"
 _COUNTED = {"Items": "item", "Length": "character", "Properties": "field"}
 
 
@@ -412,7 +412,7 @@ def _is_large(error: Any) -> bool:
     text = error.instance
     if not {"integer", "number"} & set(kinds) or not isinstance(text, str):
         return False
-    return _LARGE.fullmatch(text.strip()) is not None
+    return re.fullmatch(_LARGE, text.strip()) is not None
 
 
 def _shorten(message: str) -> str:

@@ -37,19 +37,19 @@ MAX_DEPTH = 100
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]+", re.ASCII)
-_OCT = re.compile(r"0o[0-7]+", re.ASCII)
+_INT = r"(?a)[-+]?[0-9]+"
+_OCT = r"(?a)0o[0-7]+"
 _HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_INF = re.compile(r"[-+]?\.(inf|Inf|INF)", re.ASCII)
+_FLOAT = r"(?a)[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+_INF = r"(?a)[-+]?\.(inf|Inf|INF)"
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
 _MAY_BE_SPECIAL = frozenset("0123456789+-.~nNtTfF")
 
-_PLAIN = re.compile(r"[A-Za-z_$/][\w$/.@+-]*(?: [\w$/.@+(][\w$/.@+,;()'-]*)*", re.ASCII)
+_PLAIN = r"(?a)[A-Za-z_$/][\w$/.@+-]*(?: [\w$/.@+(][\w$/.@+,;()'-]*)*"
 # Words that YAML 1.1 takes for booleans and nothing: other readers may still follow it.
 _OLD_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 _LONGEST_PLAIN = 100
-_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+_ODD = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
 
 _CORE = "tag:yaml.org,2002:"
 _INCLUDE = "!include"
@@ -67,16 +67,16 @@ def core(text: str) -> Any:
         return None
     if text in _BOOL:
         return _BOOL[text]
-    if _INT.fullmatch(text):
+    if re.fullmatch(_INT, text):
         # Python refuses to convert thousands of digits; no such number is wanted either.
         return int(text) if len(text) < 1000 else math.copysign(math.inf, -1 if text[0] == "-" else 1)
-    if _OCT.fullmatch(text):
+    if re.fullmatch(_OCT, text):
         return int(text[2:], 8)
     if _HEX.fullmatch(text):
         return int(text[2:], 16)
-    if _FLOAT.fullmatch(text):
+    if re.fullmatch(_FLOAT, text):
         return float(text)
-    if _INF.fullmatch(text):
+    if re.fullmatch(_INF, text):
         return -math.inf if text[0] == "-" else math.inf
     if text in _NAN:
         return math.nan
@@ -90,8 +90,8 @@ def is_json_number(value: Any) -> bool:
     return -MAX_INTEGER <= int(value) <= MAX_INTEGER
 
 
-_DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+_DOUBLE_QUOTED = r'(?s)"(?:[^"\\]|\\.)*+"'
+_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})"
 
 
 def _with_long_escapes(quoted: re.Match[str]) -> str:
@@ -101,10 +101,10 @@ def _with_long_escapes(quoted: re.Match[str]) -> str:
         code = 0x10000 + ((int(pair[2], 16) - 0xD800) << 10) + int(pair[3], 16) - 0xDC00
         return f"{pair[1]}\\U{code:08x}"
 
-    return _PAIR.sub(long, quoted[0])
+    return re.sub(_PAIR, long, quoted[0])
 
 
-_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#[^\n]*", re.MULTILINE)
+_COMMENT = r"(?m)(?:^|(?<=[ \t]))#[^\n]*"
 
 
 def with_comments(source: str) -> tuple[str, tuple[str, ...]]:
@@ -128,7 +128,7 @@ def with_comments(source: str) -> tuple[str, tuple[str, ...]]:
         if event.anchor and event.anchor not in aliases and event.style not in ("|", ">")
     }
     comments = []
-    for comment in _COMMENT.finditer(source):
+    for comment in re.finditer(_COMMENT, source):
         at = bisect_right(starts, comment.start()) - 1
         event = scalars[at] if at >= 0 else None
         if event is not None and comment.start() < event.end_mark.index:
@@ -225,7 +225,7 @@ def _compose(text: str, name: str) -> _Ref | None:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if "\\u" in text:
-        text = _DOUBLE_QUOTED.sub(_with_long_escapes, text)
+        text = re.sub(_DOUBLE_QUOTED, _with_long_escapes, text)
     try:
         return _build(yaml.parse(text, Loader=loader), name)
     except yaml.MarkedYAMLError as error:
@@ -492,13 +492,13 @@ def scalar(value: Any) -> str:
         return json.dumps(value)
     if (
         len(value) <= _LONGEST_PLAIN
-        and _PLAIN.fullmatch(value)
+        and re.fullmatch(_PLAIN, value)
         and value.casefold() not in _OLD_WORDS
         and isinstance(core(value), str)
     ):
         return value
     quoted = json.dumps(value, ensure_ascii=False)
-    return _ODD.sub(lambda match: f"\\u{ord(match.group()):04x}", quoted)
+    return re.sub(_ODD, lambda match: f"\\u{ord(match.group()):04x}", quoted)
 
 
 def _block(value: Any, indent: int, lines: list[str]) -> None:
@@ -543,5 +543,5 @@ def _reads_as_block(text: str) -> bool:
         and first not in ("", " ", "\t")
         and not text.startswith("\n")
         and "\x85" not in text
-        and not _ODD.search(text)
+        and not re.search(_ODD, text)
     )

@@ -30,7 +30,7 @@ NO_APPROVALS_VARIABLE = "UWF_NO_APPROVALS"
 HOOK_VARIABLE = "UWF_EVENT"
 """What a hook is run for. Its command is the user's, and no person."""
 
-_LOCK = re.compile(r".*/uwf/locks/([0-9A-HJKMNP-TV-Z]{26})(?: \(deleted\))?")
+_LOCK = r".*/uwf/locks/([0-9A-HJKMNP-TV-Z]{26})(?: \(deleted\))?"
 _NONCE = NONCE_VARIABLE.encode() + b"="
 _HOOK = HOOK_VARIABLE.encode() + b"="
 _THREAD = b"UWF_THREAD="
@@ -45,7 +45,7 @@ def enclosing_step(environ: Mapping[str, str] | None = None) -> str | None:
         return environ.get("UWF_THREAD") or _SOMEWHERE
     for descriptor, path in _files(os.getpid()):
         # One of ours is closed in children; that of an agent's engine was passed to it.
-        if (lock := _LOCK.fullmatch(path)) and os.get_inheritable(descriptor):
+        if (lock := re.fullmatch(_LOCK, path)) and os.get_inheritable(descriptor):
             return lock[1]
     return next((thread for _, thread in _members()), None)
 
@@ -127,7 +127,9 @@ def _members() -> Iterator[tuple[int, str]]:
             named = next((variable for variable in variables if variable.startswith(_THREAD)), b"")
             yield process, named[len(_THREAD) :].decode("ascii", "replace") or _SOMEWHERE
         else:
-            locks = [(number, lock[1]) for number, path in _files(process) if (lock := _LOCK.fullmatch(path))]
+            locks = [
+                (number, lock[1]) for number, path in _files(process) if (lock := re.fullmatch(_LOCK, path))
+            ]
             passed = (thread for number, thread in locks if not _is_closed_in_children(process, number))
             if thread := next(passed, None):
                 yield process, thread

@@ -17,7 +17,7 @@ _STARTED_BY_GIT = ("git", "ssh", "ssh-keygen", "gpg", "gpgsm", "sh")
 _MOST_LINKS = 40  # as many as Linux follows
 _LONGEST_POINTER = 8 * 1024
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
-_LOCAL = re.compile(
+_LOCAL = (
     r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE"
     r"|INTERNAL_SUPER_PREFIX|NAMESPACE|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE|SHALLOW_FILE"
     r"|WORK_TREE|ATTR_SOURCE|(?:LITERAL|GLOB|NOGLOB|ICASE)_PATHSPECS)"
@@ -28,7 +28,7 @@ _sources: dict[Path, Callable[[], Iterable[Path]]] = {}
 
 def elsewhere(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the variables that lead git to the repository of a surrounding hook or command."""
-    return {name: value for name, value in environ.items() if not _LOCAL.fullmatch(name)}
+    return {name: value for name, value in environ.items() if not re.fullmatch(_LOCAL, name)}
 
 
 def avoid(folder: Path) -> None:

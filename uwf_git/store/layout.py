@@ -62,9 +62,9 @@ LONGEST_WORDS, LONGEST_SUBJECT = 10_000, 100
 
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
 _FORKED = "forked by hand"
-_UNSAFE = re.compile(r"[^\w.-]+")
-_MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
-_TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
+_UNSAFE = r"[^\w.-]+"
+_MONTH = r"[0-9]{4}-(?:0[1-9]|1[0-2])"
+_TRAILER = r"^(Uwf-[A-Za-z-]+): (.*)$"
 
 
 def is_shared_ref(name: str) -> bool:
@@ -78,7 +78,7 @@ def is_shared_ref(name: str) -> bool:
     if kind.names == "policy":
         return rest == kind.names
     if kind.names == "month":
-        return _MONTH.fullmatch(rest) is not None
+        return re.fullmatch(_MONTH, rest) is not None
     return is_hash(rest) if kind.names == "node" else is_thread_id(rest)
 
 
@@ -190,7 +190,7 @@ def node_in_path(path: str) -> Hash | None:
 def slug(role: str) -> str:
     """Return a role's name for a path: letters, digits, dots and dashes, at most 40."""
     name = role.removeprefix("$").lower() if role.startswith("$") else role
-    return _UNSAFE.sub("-", name).strip(".-")[:40] or "role"
+    return re.sub(_UNSAFE, "-", name).strip(".-")[:40] or "role"
 
 
 def step_folder(number: int, role: str) -> tuple[str, ...]:
@@ -404,8 +404,8 @@ def project_named(text: str) -> str:
 
 def folded_month(text: str) -> str | None:
     """Return the month in a fold's message, None for other commits."""
-    match = _TRAILER.match(_trailers_of(text).split("\n", 1)[0])
-    if match and match[1] == FOLD_TRAILER and _MONTH.fullmatch(match[2]):
+    match = re.match(_TRAILER, _trailers_of(text).split("\n", 1)[0])
+    if match and match[1] == FOLD_TRAILER and re.fullmatch(_MONTH, match[2]):
         return match[2]
     return None
 
@@ -413,5 +413,5 @@ def folded_month(text: str) -> str | None:
 def _trailers_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield the trailers in a message's last paragraph."""
     for line in _trailers_of(text).split("\n"):
-        if match := _TRAILER.match(line):
+        if match := re.match(_TRAILER, line):
             yield match[1], match[2]

@@ -30,7 +30,7 @@ PACKS = 8  # large packs of ours
 
 # Failures of git's packing beside other processes: a pack was joined into another, or an object appeared in a file
 # after it was missing, which git takes for damage.
-_DISTURBED = re.compile(
+_DISTURBED = (
     r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index|loose object \w+ .* is corrupt)"
 )
 _TRIES = 4
@@ -74,7 +74,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
     for _ in range(_TRIES):
         done = git.run("gc", "--quiet", *how, check=False)
-        if done.code == 0 or not _DISTURBED.search(done.err):
+        if done.code == 0 or not re.search(_DISTURBED, done.err):
             break
     if "gc is already running" in done.err or "gc.pid.lock': File exists" in done.err:
         raise Busy("another git gc is working on the store", "repeat when it is done")

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head
 
 FILE = "uwf-project"
-_MARK = re.compile(r"[0-9a-f]{32}")
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MARK = r"[0-9a-f]{32}"
+_COMMIT = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _MOST = 100  # first commits that a repository may have had
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/@]*@)?", re.IGNORECASE)
-_SCP = re.compile(r"(?:[^/@:]+@)?([^/:]+):(?!/)")
+_SCHEME = r"(?i)[a-z][a-z0-9+.-]*://(?:[^/@]*@)?"
+_SCP = r"(?:[^/@:]+@)?([^/:]+):(?!/)"
 
 
 class Project(NamedTuple):
@@ -64,7 +64,11 @@ def parse_label(text: str) -> Project | None:
     mark, _, rest = text.partition(" ")
     first, _, name = rest.partition(" ")
     first = "" if first == "-" else first
-    if not _MARK.fullmatch(mark) or (first and not _COMMIT.fullmatch(first)) or name != _folder_name(name):
+    if (
+        not re.fullmatch(_MARK, mark)
+        or (first and not re.fullmatch(_COMMIT, first))
+        or name != _folder_name(name)
+    ):
         return None
     return Project(mark, first, name)
 
@@ -99,8 +103,8 @@ class Repository:
     def noted(self) -> tuple[str, list[str]]:
         """The mark, "" if it has none, and the first commits that it has had."""
         mark, *rest = content_of(self.common / FILE).decode("ascii", "replace").split("\n")[: _MOST + 1]
-        if _MARK.fullmatch(mark):
-            return mark, [line for line in rest if _COMMIT.fullmatch(line)]
+        if re.fullmatch(_MARK, mark):
+            return mark, [line for line in rest if re.fullmatch(_COMMIT, line)]
         return "", []
 
     @cached_property
@@ -155,7 +159,7 @@ def _address(url: str) -> str:
     """Return an address without what differs between ways to the same repository."""
     from uwf_git.store.remotes import without_password
 
-    bare = _SCP.sub(r"\1/", _SCHEME.sub("", without_password(url)), count=1)
+    bare = re.sub(_SCP, r"\1/", re.sub(_SCHEME, "", without_password(url)), count=1)
     return bare.rstrip("/").removesuffix(".git").rstrip("/")
 
 

@@ -91,14 +91,12 @@ def holds(text: str, context: Any) -> bool:
 
 # Most conditions compare a field of the last output with a text. That is evaluated without the library, whose import
 # takes longer than the rest of a step.
-_PLAIN_QUESTION = re.compile(
-    r"""\s*steps\[-1\]\.output\.(?!\d)(\w+(?:\.(?!\d)\w+)*)\s*=\s*("[^"\\\x00-\x1f]*")\s*""", re.ASCII
-)
+_PLAIN_QUESTION = r"""(?a)\s*steps\[-1\]\.output\.(?!\d)(\w+(?:\.(?!\d)\w+)*)\s*=\s*("[^"\\\x00-\x1f]*")\s*"""
 
 
 @lru_cache(maxsize=1024)
 def _plain_question(text: str) -> tuple[tuple[str, ...], str] | None:
-    match = _PLAIN_QUESTION.fullmatch(text)
+    match = re.fullmatch(_PLAIN_QUESTION, text)
     if match is None or not {"and", "or", "in"}.isdisjoint(names := tuple(match[1].split("."))):
         return None
     return names, match[2][1:-1]
@@ -437,7 +435,7 @@ def _plain(value: Any) -> Any:
 
 
 _LAST = "$last := function(){ $$.steps[-1].output }"
-_UNCALLED = re.compile(r"\$last\b(?!\s*\()")
+_UNCALLED = r"\$last\b(?!\s*\()"
 
 
 def items_expression(text: str) -> str:
@@ -447,6 +445,6 @@ def items_expression(text: str) -> str:
 
 def check_items(text: str) -> str | None:
     """Return what is wrong with an expression of `each:`, or None."""
-    if _UNCALLED.search(text):
+    if re.search(_UNCALLED, text):
         return "$last is a function: write $last()"
     return check_expression(items_expression(text))

@@ -565,12 +565,12 @@ def can_end(graph: Graph) -> set[str]:
 
 
 # Parts of an output that are read as a whole: `output` without a field, and iterations over all fields.
-_WHOLE = re.compile(
+_WHOLE = (
     r"\boutput\b(?!\s*\.\s*[\w$`\"'])|\.\s*\*|\*\*|\$(?:string|keys|lookup|each|spread|merge|sift|eval)\b"
 )
 
-_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_WORD = re.compile(r"[\w$]+")
+_TAG = r"(?s)\{\{.*?\}\}|\{%.*?%\}"
+_WORD = r"[\w$]+"
 
 
 def may_read(workflow: Workflow) -> Callable[[str], bool]:
@@ -581,16 +581,20 @@ def may_read(workflow: Workflow) -> Callable[[str], bool]:
     """
     expressions = [condition.expression for condition in workflow.conditions.values()]
     expressions += [expression.replace("$last()", "output") for expression in workflow.item_expressions]
-    templates = [tag for text in workflow.templates for tag in _TAG.findall(text)]
+    templates = [tag for text in workflow.templates for tag in re.findall(_TAG, text)]
     # After a join, templates print outputs of branches as a whole.
-    joined = any("branches" in _WORD.findall(tag) for tag in templates)
-    if workflow.code is not None or joined or any(map(_WHOLE.search, expressions)):
+    joined = any("branches" in re.findall(_WORD, tag) for tag in templates)
+    if (
+        workflow.code is not None
+        or joined
+        or any(re.search(_WHOLE, expression) for expression in expressions)
+    ):
         return lambda _name: True
     text = "\n".join((*templates, *expressions))
-    words = frozenset(_WORD.findall(text))
+    words = frozenset(re.findall(_WORD, text))
 
     def reads(name: str) -> bool:
-        if _WORD.fullmatch(name):
+        if re.fullmatch(_WORD, name):
             return name in words
         return name in text and bool(re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text))
 

@@ -14,7 +14,7 @@ from typing import Any
 MOST = 10_000
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@ ,!#\n\té中"
-_IN_EXPRESSION = re.compile(r"[(,]\s*/((?:[^/\\\n]|\\.)+)/[im]*(?=\s*[,)])")
+_IN_EXPRESSION = r"[(,]\s*/((?:[^/\\\n]|\\.)+)/[im]*(?=\s*[,)])"
 _CATEGORIES = {
     "CATEGORY_DIGIT": "0123456789",
     "CATEGORY_SPACE": " \n\t",
@@ -41,7 +41,7 @@ def matching(pattern: str, least: int = 0, most: int = MOST) -> str | None:
 def matched_in(expression: str) -> list[str]:
     """Return a matching text for each regular expression in a JSONata expression, if found."""
     texts = []
-    for pattern in _IN_EXPRESSION.findall(expression):
+    for pattern in re.findall(_IN_EXPRESSION, expression):
         with suppress(re.error):
             texts.append(matching(pattern))
     return [text for text in texts if text]

@@ -34,8 +34,8 @@ _MOST_TEXT = 5_000
 # A choice's distance from the fields that routing depends on.
 _ROUTING, _EXAMPLE, _LITERAL, _SIZE, _PRESENCE = 1, 3, 5, 6, 7
 
-_TEXT_IN_EXPRESSION = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""")
-_NUMBER_IN_EXPRESSION = re.compile(r"(?<![\w.$])\d{1,15}(?:\.\d{1,15})?(?![\w.])")
+_TEXT_IN_EXPRESSION = r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'"""
+_NUMBER_IN_EXPRESSION = r"(?<![\w.$])\d{1,15}(?:\.\d{1,15})?(?![\w.])"
 
 _FORMATS = {
     "date": "2025-01-01",
@@ -92,13 +92,13 @@ def _first(values: Iterable[_T]) -> tuple[_T, ...]:
 
 @lru_cache(maxsize=1024)
 def _texts_in(expression: str) -> tuple[str, ...]:
-    written = (one or other for one, other in _TEXT_IN_EXPRESSION.findall(expression))
+    written = (one or other for one, other in re.findall(_TEXT_IN_EXPRESSION, expression))
     return (*written, *matched_in(expression))
 
 
 def _numbers_in(expression: str) -> Iterator[int | float]:
-    rest = _TEXT_IN_EXPRESSION.sub('""', expression)
-    for item in map(float, _NUMBER_IN_EXPRESSION.findall(rest)):
+    rest = re.sub(_TEXT_IN_EXPRESSION, '""', expression)
+    for item in map(float, re.findall(_NUMBER_IN_EXPRESSION, rest)):
         yield int(item) if item.is_integer() else item
 
 

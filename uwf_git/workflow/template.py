@@ -29,17 +29,17 @@ MAX_LOOPS = 10_000
 MAX_LENGTH = 100_000
 
 _LEFT_OUT = "\n[… {} characters left out …]\n"
-_PLAIN = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)[ \t]*\}\}")
+_PLAIN = r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)[ \t]*\}\}"
 # Words with another meaning in Liquid than the field of that name, anywhere in a path.
-_WORDS = re.compile(
+_WORDS = (
     "true|false|nil|null|empty|blank|and|or|not|in|contains|if|else|elsif|forloop|tablerowloop|with|as|for"
     "|required|reversed|limit|offset|continue|cols|size|first|last"
 )
 
-_FIELD = re.compile(r"""[\w$.-]+[ ]*:(\s|$)|["'][^"']+["'][ ]*:|#""")
-_FENCE = re.compile(r"(`{3,})(?:ya?ml|json|markdown|md)?")
+_FIELD = r"""[\w$.-]+[ ]*:(\s|$)|["'][^"']+["'][ ]*:|#"""
+_FENCE = r"(`{3,})(?:ya?ml|json|markdown|md)?"
 
-_THREE_BRACES = re.compile(r"\{\{\{([ \t]*[A-Za-z_][\w.]*[ \t]*)\}\}\}")
+_THREE_BRACES = r"\{\{\{([ \t]*[A-Za-z_][\w.]*[ \t]*)\}\}\}"
 _VERBATIM = "{% raw"
 
 _T = TypeVar("_T")
@@ -120,12 +120,12 @@ def body_of(answer: str) -> str:
     rules = [place for place, line in enumerate(ends) if line in ("---", "...")]
     for first, last in pairwise(rules):
         inside = next((line for line in ends[first + 1 : last] if line), None)
-        if ends[first] == "---" and (first == 0 if inside is None else _FIELD.match(inside)):
-            fence = _FENCE.fullmatch(ends[first - 1]) if first else None
+        if ends[first] == "---" and (first == 0 if inside is None else re.match(_FIELD, inside)):
+            fence = re.fullmatch(_FENCE, ends[first - 1]) if first else None
             return "\n".join(_unfenced(lines[last + 1 :], fence[1] if fence else "")).strip()
     if ends[0].startswith("{") and ends[-1].endswith("}"):
         return ""
-    fence = _FENCE.fullmatch(ends[0])
+    fence = re.fullmatch(_FENCE, ends[0])
     closing = ends.index(fence[1], 1) if fence and fence[1] in ends[1:] else -1
     return "\n".join(lines[closing + 1 :]).strip()
 
@@ -154,11 +154,11 @@ def _pieces(template: str) -> list[str | tuple[str, ...]] | None:
     pieces: list[str | tuple[str, ...]] = []
     done = 0
     while (start := template.find("{{", done)) >= 0:
-        match = _PLAIN.match(template, start)
+        match = re.compile(_PLAIN).match(template, start)
         if match is None:
             return None
         path = tuple(match[1].split("."))
-        if any(_WORDS.fullmatch(name) for name in path):
+        if any(re.fullmatch(_WORDS, name) for name in path):
             return None
         pieces += [template[done:start], path]
         done = match.end()
@@ -265,7 +265,7 @@ def _parse(template: str, strict: bool = False) -> Any:
 
 
 def _in_two_braces(template: str) -> str:
-    return template if _VERBATIM in template else _THREE_BRACES.sub(r"{{\1}}", template)
+    return template if _VERBATIM in template else re.sub(_THREE_BRACES, r"{{\1}}", template)
 
 
 class _Anything(dict[str, Any]):

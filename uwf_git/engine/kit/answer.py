@@ -27,12 +27,12 @@ _MOST_READ = 20_000_000  # characters that may be read as JSON in vain
 _LEAST_READ = 1000  # the least count for each place
 
 # Both for lines without trailing spaces, which would make matching them quadratic.
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w.+-]*)")
-_ENTRY = re.compile(r"([A-Za-z_$][\w$.-]*:[ ]+)(\S.*)")
-_MEANT = re.compile(r"\s*[\w$.\"'-]+[ ]*:(\s|$)")  # prose between two rules is not a broken block
-_OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
-_LIST = re.compile(r"\[\s*[{\[\"]")  # not a word in brackets
-_WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # written before a part of a larger value
+_FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([\w.+-]*)"
+_ENTRY = r"([A-Za-z_$][\w$.-]*:[ ]+)(\S.*)"
+_MEANT = r"\s*[\w$.\"'-]+[ ]*:(\s|$)"  # prose between two rules is not a broken block
+_OPENS = r"(?m)^[ \t]*(?=[{\[])"
+_LIST = r"\[\s*[{\[\"]"  # not a word in brackets
+_WITHIN = r"[,{\[][ \t]*\r?\n[ \t]*\Z"  # written before a part of a larger value
 _THOUGHT = (
     r"(?:[\w:.-]{0,40}[_:.-])?(?:think|thinking|thoughts?|reasoning|reflection|scratch|scratchpad|analysis|monologue"
     r"|plan|planning)(?:[_:.-][\w:.-]{0,40})?"
@@ -41,14 +41,14 @@ _QUOTED = (
     r"(?:[\w:.-]{0,40}[_:.-])?(?:drafts?|examples?|quotes?|blockquote|details|documents?)"
     r"|(?:tool|function)[_-](?:results?|outputs?|response)"
 )
-_TAG = re.compile(
-    rf"(?<!`)(?:<(?P<tag>{_THOUGHT}|{_QUOTED})(?:[ \t][^>\n]*)?>|<!--|<\|begin_of_(?:thought|reasoning)\|>|\[THINK\]"
+_TAG = (
+    rf"(?i)(?<!`)(?:<(?P<tag>{_THOUGHT}|{_QUOTED})(?:[ \t][^>\n]*)?>|<!--"
+    r"|<\|begin_of_(?:thought|reasoning)\|>|\[THINK\]"
     rf"|(?m:^(?P<fence>`{{3,}}|~{{3,}})[ \t]*(?:{_THOUGHT})[ \t]*$)"
     rf"|◁think▷|<\|channel\|>(?:analysis|commentary)|(?P<end></(?:{_THOUGHT})>|\[/THINK\]|◁/think▷"
-    r"|<\|end_of_(?:thought|reasoning)\|>))",
-    re.IGNORECASE,
+    r"|<\|end_of_(?:thought|reasoning)\|>))"
 )
-_CALLED_EXAMPLE = re.compile(
+_CALLED_EXAMPLE = (
     r"(?i)\b(?:examples?|e\.g\.|for instance|sample|template|(?:a|first|rough|initial) draft|previous(?:ly)?|earlier"
     r"|(?:first|initial|original) (?:thought|idea|impression|guess)|but later|after (?:your|the|this) fix"
     r"|expect(?:ed)? to|such as|(?:would|might|could) (?:be|say|look|answer|give|write))\b[^\n]*:\W*$"
@@ -141,7 +141,7 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
         if candidate.problem:
             meant = (
                 candidate.source.startswith("{")
-                or _MEANT.match(candidate.source)
+                or re.match(_MEANT, candidate.source)
                 or candidate.problem == TOO_MANY
             )
             if candidate.regular and not problem and meant and not candidate.example:
@@ -236,7 +236,7 @@ def candidates(
     # Reasoning is read too, since nobody may take a draft for an answer that isn't there.
     for start, end in hidden:
         before = text[:start].count("\n")
-        for draft in _visible(_TAG.sub("", text[start:end], count=1), accepts, concerns, None):
+        for draft in _visible(re.sub(_TAG, "", text[start:end], count=1), accepts, concerns, None):
             yield draft._replace(line=before + draft.line, regular=False, example=True)
 
 
@@ -297,7 +297,7 @@ def _without_reasoning(text: str) -> tuple[str, list[tuple[int, int]]]:
     """Return a text in which only the line ends of its reasoning and quotations are left, and where these stand."""
     spans: list[tuple[int, int]] = []
     at = 0
-    while (tag := _TAG.search(text, at)) is not None:
+    while (tag := re.compile(_TAG).search(text, at)) is not None:
         line = text.rfind("\n", 0, tag.start()) + 1
         opens_line = not text[line : tag.start()].strip()
         at = tag.end()
@@ -335,8 +335,8 @@ def _closing(tag: re.Match[str]) -> re.Pattern[str]:
 def _is_example(lines: list[str], top: int, start: int) -> bool:
     """Return whether the last words before a place call it an example or a draft."""
     for line in reversed(lines[max(top, start - 5) : start]):
-        if line.strip() and line.rstrip() not in ("---", "...") and not _FENCE.fullmatch(line.rstrip()):
-            return _CALLED_EXAMPLE.search(line[-500:]) is not None
+        if line.strip() and line.rstrip() not in ("---", "...") and not re.fullmatch(_FENCE, line.rstrip()):
+            return re.search(_CALLED_EXAMPLE, line[-500:]) is not None
     return False
 
 
@@ -351,7 +351,7 @@ def _places(text: str, lines: list[str], top: int) -> Iterator[_Place]:
                 yield _Place(start + 2, (_joined(inside),), str, _yaml, start == top, NO_END)
         elif any(map(str.strip, inside)) or start == top:
             yield _Place(start + 2, _as_written_and_quoted(inside), body, _yaml, True)
-            closing = end if _MEANT.match(_joined(inside)) else -1
+            closing = end if re.match(_MEANT, _joined(inside)) else -1
     fences = _fences(lines)
     for opening, end, language in fences:
         inside = lines[opening + 1 : end]
@@ -374,9 +374,9 @@ def _places(text: str, lines: list[str], top: int) -> Iterator[_Place]:
 def _json_places(text: str, lines: list[str]) -> Iterator[_Place]:
     """Yield the objects and lists that begin on a line, with nothing behind them on their last one."""
     end, line, counted, vain = 0, 1, 0, 0
-    for opening in _OPENS.finditer(text):
+    for opening in re.finditer(_OPENS, text):
         start = opening.end()
-        if start < end or _WITHIN.search(text, max(0, opening.start() - 200), opening.end()):
+        if start < end or re.compile(_WITHIN).search(text, max(0, opening.start() - 200), opening.end()):
             continue
         line, counted = line + text.count("\n", counted, start), start
         if vain > _MOST_READ:
@@ -386,7 +386,7 @@ def _json_places(text: str, lines: list[str]) -> Iterator[_Place]:
             _, after = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError, Invalid) as error:
             vain += max(_LEAST_READ, getattr(error, "pos", start) - start)
-            if text[start] == "{" or _LIST.match(text, start):
+            if text[start] == "{" or re.compile(_LIST).match(text, start):
                 stop = text.find("\n\n", start)
                 source = text[start : stop if stop >= 0 else len(text)][:MAX_BYTES]
                 yield _Place(line, (source,), str, _json, False, _broken(error, len(text.rstrip()), line, 0))
@@ -405,7 +405,7 @@ def _fences(lines: list[str]) -> list[tuple[int, int | None, str]]:
     fences: list[tuple[int, int | None, str]] = []
     opening: tuple[int, str, str] | None = None
     for number, line in enumerate(lines):
-        if (mark := _FENCE.fullmatch(line.rstrip())) is None:
+        if (mark := re.fullmatch(_FENCE, line.rstrip())) is None:
             continue
         if opening is None:
             opening = number, mark[1], mark[2].lower()
@@ -432,7 +432,7 @@ def _block(lines: list[str], start: int) -> tuple[int | None, Callable[[], str]]
     """Return the end of the block opened at `start`, and the body. A fence right before the block either
     closes with it or wraps the whole answer."""
     before = next((lines[number] for number in range(start - 1, -1, -1) if lines[number].strip()), "")
-    opening = _FENCE.fullmatch(before.rstrip())
+    opening = re.fullmatch(_FENCE, before.rstrip())
     for end in range(start + 1, len(lines)):
         line = lines[end].rstrip()
         if line in ("---", "..."):
@@ -452,7 +452,7 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _unfenced(lines: list[str], fence: str) -> list[str]:
-    marks = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line.rstrip())]
+    marks = [number for number, line in enumerate(lines) if re.fullmatch(_FENCE, line.rstrip())]
     filled = [number for number, line in enumerate(lines) if line.strip()]
     if not filled:
         return []
@@ -478,7 +478,7 @@ def _quoted(lines: list[str]) -> str:
 def _quoted_line(line: str) -> str:
     indent = len(line) - len(line.lstrip("\t"))
     line = "  " * indent + line[indent:].rstrip()
-    if not (entry := _ENTRY.fullmatch(line)):
+    if not (entry := re.fullmatch(_ENTRY, line)):
         return line
     key, value = entry[1], entry[2]
     first, last = value[0], value[-1]

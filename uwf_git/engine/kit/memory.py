@@ -18,22 +18,21 @@ if TYPE_CHECKING:
     from uwf_git.store.history import History, Position
     from uwf_git.store.instance import Instance
 
-_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
+_SESSION = r"(?a)[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}"
 FRESH_AFTER = 3
 """After so many failed attempts that each carried on from the one before, a step begins anew."""
 
-_FULL = re.compile(
-    r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input|conversation|message)s?\b[^.\n]{0,60}"
+_FULL = (
+    r"(?i)context[ _-]?(?:length|window|size|limit)|(?:prompt|input|conversation|message)s?\b[^.\n]{0,60}"
     r"\b(?:too long|too large|exceed\w*)|maximum (?:context|number of (?:input )?tokens)|exceed\w* the maximum"
-    r"|too many (?:input )?tokens|ran out of room|start a new (?:session|conversation|chat|thread)",
-    re.IGNORECASE,
+    r"|too many (?:input )?tokens|ran out of room|start a new (?:session|conversation|chat|thread)"
 )
 """What model servers and programs say of a conversation that has no more room, or that can't go on."""
 
 
 def is_full(error: str) -> bool:
     """Return whether an error says that the conversation's context is full, or asks for a new one."""
-    return _FULL.search(error) is not None
+    return re.search(_FULL, error) is not None
 
 
 class _RunAt(NamedTuple):
@@ -94,7 +93,7 @@ class Memory:
     def _own(self, session: str | None) -> str | None:
         """Return the session, which may become a program's argument, unless its id is invalid or it is of the
         thread that this one was forked from."""
-        if session is None or not _SESSION.fullmatch(session):
+        if session is None or not re.fullmatch(_SESSION, session):
             return None
         another = self._instance.sessions.is_anothers(self._agent, session, self._history.thread)
         return None if another else session

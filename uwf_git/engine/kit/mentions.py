@@ -37,50 +37,46 @@ _DENIALS = (
     *("failed", "fail", "failure", "error", "broken", "blocked", "nok", "unsuccessful", "changes_requested"),
 )
 _STATUSES = dict.fromkeys((*_DENIALS, "passed", "pass", "ok", "success", "done", "completed", "approved"), "")
-_DECIDES = re.compile(
+_DECIDES = (
     r"(?:is_?)?(?:ok|success|succeeded|successful|pass|passed|approve|approved|accept|accepted|valid|verdict|decision"
     r"|result|status|outcome|conclusion)"
 )
-_COMPLAINS = re.compile(r"(?:is_?)?(?:errors?|errored|failed|failure|rejected|denied|refused)")
+_COMPLAINS = r"(?:is_?)?(?:errors?|errored|failed|failure|rejected|denied|refused)"
 
-_ESCAPED = re.compile(
+_ESCAPED = (
     r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z]{2,8});|%[\da-fA-F]{2}"
     r"|\\{1,8}(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|[nrt\"'`/])"
 )
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
-)
-_BEFORE = re.compile(r"(?<!\w)(?:(?:is|has|was)[ _-]?)?\Z")
-_ALONE = re.compile(r"(?:\A|\n)[^\w\n]*\Z")
-_GAP = re.compile(
+_INVISIBLE = "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+_BEFORE = r"(?<!\w)(?:(?:is|has|was)[ _-]?)?\Z"
+_ALONE = r"(?:\A|\n)[^\w\n]*\Z"
+_GAP = (
     r"(?:</?(?!(?:true|false|yes|no)\b)[a-z][\w:.-]{0,40}[ ]?/?>|(?:value|val|type|boolean|bool|is)\b|[^\w❌✗✘✖✅✔✓☑])"
     r"{1,80}"
 )
-_SEPARATES = re.compile(r"[:=>|\"'`(\[{«»“”→*]")
-_VALUE = re.compile(r"(?P<first>b:[01]\b|[❌✗✘✖✅✔✓☑]|\w{1,60})(?:[ -]\w{1,60}){0,3}")
-_BEGINS_SENTENCE = re.compile(
+_SEPARATES = r"[:=>|\"'`(\[{«»“”→*]"
+_VALUE = r"(?P<first>b:[01]\b|[❌✗✘✖✅✔✓☑]|\w{1,60})(?:[ -]\w{1,60}){0,3}"
+_BEGINS_SENTENCE = (
     r"[ \t]+(?!(?:because|since|as|it|the|there|this|that|i|we|not|yet|way|but|due|until)\b)\w|-\w"
 )
-_COLUMN = re.compile(r"[,;|\t]|[ ]{2,}")
+_COLUMN = r"[,;|\t]|[ ]{2,}"
 
 
-_REFUSALS = re.compile(  # in a text without control characters: by a person, by TAP, by JUnit
-    r"\A\W{0,9}(?:rejected|denied|declined|disapproved|not approved|changes requested)[*_]{0,2}"
+_REFUSALS = (  # in a text without control characters: by a person, by TAP, by JUnit
+    r"(?m)\A\W{0,9}(?:rejected|denied|declined|disapproved|not approved|changes requested)[*_]{0,2}"
     r"[ ]?(?:[:.!;,\n\u2013\u2014]|-[ ])"
     r"|\bi (?:do not|don['’]t|cannot|can['’]t|can not|will not|won['’]t) (?:approve|accept|endorse)\b"
     r"|^[ \t]{0,16}not ok\b(?!.{0,400}#[ ]?(?:todo|skip))"
-    r"|<testsuites?\b[^<>]{0,800}?[ \n](?:failures|errors)=[\"'][ ]?0{0,9}[1-9]",
-    re.MULTILINE,
+    r"|<testsuites?\b[^<>]{0,800}?[ \n](?:failures|errors)=[\"'][ ]?0{0,9}[1-9]"
 )
 _LONGEST_ROW = 2000  # characters of a table's row
 
 
-_DENYING_KEY = re.compile(
-    r"[\"'](?P<key>[\w .-]{1,80})[\"']\s{0,8}:\s{0,8}(?:false\b|[\"'](?P<word>\w[\w -]{0,40})[\"'])",
-    re.IGNORECASE,
+_DENYING_KEY = (
+    r"(?i)[\"'](?P<key>[\w .-]{1,80})[\"']\s{0,8}:\s{0,8}(?:false\b|[\"'](?P<word>\w[\w -]{0,40})[\"'])"
 )
-_WORDS = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
-_DECIDED = re.compile(  # a key of several words, of which one is a verdict: `tests_passed`
+_WORDS = r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])"
+_DECIDED = (  # a key of several words, of which one is a verdict: `tests_passed`
     r"\A(?:passed|approved|accepted|succeeded) "
     r"| (?:ok|success|succeeded|successful|pass|passed|approved?|accepted|valid)\Z"
 )
@@ -121,7 +117,7 @@ class Decisive:
             values, line, counted = self._values[name], 1, 0
             for match in pattern.finditer(shown):
                 start, end = match.span()
-                if not _BEFORE.search(shown[max(0, start - 9) : start]):
+                if not re.search(_BEFORE, shown[max(0, start - 9) : start]):
                     continue
                 value = _value_after(shown, start, end, values)
                 value = _value_below(shown, start, end, values) if value is _NOTHING else value
@@ -146,11 +142,11 @@ class Decisive:
         It may do so as one or two words or as JSON and, if a truth value decides, as a sentence, TAP or JUnit.
         """
         judges = any(False in values.values() for values in self._values.values())
-        if judges and _REFUSALS.search(_shown(text)):
+        if judges and re.search(_REFUSALS, _shown(text)):
             return True
         whole = re.sub(r"\A\s*(?:```|~~~)(?:json)?[ ]*\n|\n(?:```|~~~)\s*\Z", "", text).strip()
         is_json = whole.startswith(("{", "["))
-        if any(self._denies_by_key(match, is_json) for match in _DENYING_KEY.finditer(text)):
+        if any(self._denies_by_key(match, is_json) for match in re.finditer(_DENYING_KEY, text)):
             return True
         if is_json:
             try:
@@ -159,7 +155,7 @@ class Decisive:
                 return False
             return any(map(_denies, value[:1000] if isinstance(value, list) else [value]))
         words = re.findall(r"\w+", _shown(whole)) if len(whole) < 100 else []
-        if len(words) > 1 and _DECIDES.fullmatch(words[0]):
+        if len(words) > 1 and re.fullmatch(_DECIDES, words[0]):
             words = words[1:]
         return "_".join(words) in _DENIALS or (len(words) in (2, 3) and words[0] == "not")
 
@@ -167,22 +163,22 @@ class Decisive:
         """Return whether the key of a JSON value that says no begins or ends with a truth value's name, or verdict."""
         if match["word"] is not None and _key(match["word"]) not in _DENIALS:
             return False
-        words = _folded(_WORDS.sub(" ", match["key"])).strip()
+        words = _folded(re.sub(_WORDS, " ", match["key"])).strip()
         names = (self._names[name].pattern for name in self._names if False in self._values[name].values())
         own = any(re.search(rf"\A(?:{name})|(?<!\w)(?:{name})\Z", words) for name in names)
-        return own or (in_any_words and _DECIDED.search(words) is not None)
+        return own or (in_any_words and re.search(_DECIDED, words) is not None)
 
 
 _NOTHING = object()
 
 
 def _value_after(text: str, start: int, end: int, values: Mapping[str, Any]) -> Any:
-    gap = _GAP.match(text, end)
-    value = _VALUE.match(text, gap.end()) if gap is not None else None
+    gap = re.compile(_GAP).match(text, end)
+    value = re.compile(_VALUE).match(text, gap.end()) if gap is not None else None
     if gap is None or value is None or gap[0].count("\n") > 3:
         return _NOTHING
-    separated = _SEPARATES.search(gap[0]) or (
-        "\n" in gap[0] and _ALONE.search(text[max(0, start - 80) : start])
+    separated = re.search(_SEPARATES, gap[0]) or (
+        "\n" in gap[0] and re.search(_ALONE, text[max(0, start - 80) : start])
     )
     word, stop = _word(value, values) if separated else (value["first"], value.end("first"))
     if text[value.start() - 1] == "#" and word in ("f", "t"):
@@ -191,7 +187,7 @@ def _value_after(text: str, start: int, end: int, values: Mapping[str, Any]) -> 
         word = next((known for known in values if known.startswith(word)), word)
     if word not in values or not (separated or word in _CERTAIN):
         return _NOTHING
-    sentence = values.get("no") is False and _BEGINS_SENTENCE.match(text, stop) is not None
+    sentence = values.get("no") is False and re.compile(_BEGINS_SENTENCE).match(text, stop) is not None
     return _NOTHING if sentence and not (separated and word in _CERTAIN) else values[word]
 
 
@@ -200,7 +196,7 @@ def _value_below(text: str, start: int, end: int, values: Mapping[str, Any]) -> 
     head = text[text.rfind("\n", max(0, start - _LONGEST_ROW), start) + 1 : _line_end(text, end)]
     if len(head) > _LONGEST_ROW:
         return _NOTHING
-    cells = [cell.strip(" \t\r\"'`*_") for cell in _COLUMN.split(head.strip())]
+    cells = [cell.strip(" \t\r\"'`*_") for cell in re.split(_COLUMN, head.strip())]
     name = text[start:end]
     if len(cells) < 2 or name not in cells:
         return _NOTHING
@@ -208,7 +204,7 @@ def _value_below(text: str, start: int, end: int, values: Mapping[str, Any]) -> 
     for _ in range(2):
         row = text[at + 1 : (at := _line_end(text, at + 1))]
         if re.search(r"\w", row):
-            below = [cell.strip(" \t\r\"'`*_") for cell in _COLUMN.split(row.strip())]
+            below = [cell.strip(" \t\r\"'`*_") for cell in re.split(_COLUMN, row.strip())]
             return (
                 values.get(_key(below[cells.index(name)]), _NOTHING) if len(below) >= len(cells) else _NOTHING
             )
@@ -233,9 +229,9 @@ def _denies(value: Any) -> bool:
         return False
     for key, item in value.items():
         name = _key(key)
-        if _COMPLAINS.fullmatch(name) and item not in (None, False, 0, "", [], {}):
+        if re.fullmatch(_COMPLAINS, name) and item not in (None, False, 0, "", [], {}):
             return True
-        if _DECIDES.fullmatch(name) and (
+        if re.fullmatch(_DECIDES, name) and (
             item in (None, False) or (isinstance(item, str) and _key(item) in _DENIALS)
         ):
             return True
@@ -253,12 +249,12 @@ def _key(text: Any) -> str:
 
 
 def _folded(text: str) -> str:
-    return (text if text.isascii() else _INVISIBLE.sub("", normalize("NFKC", text))).casefold()
+    return (text if text.isascii() else re.sub(_INVISIBLE, "", normalize("NFKC", text))).casefold()
 
 
 def _shown(text: str) -> str:
     """Return a text as a reader would see it, in lower case: without what is invisible, escapes undone."""
-    return _folded(_ESCAPED.sub(_unescaped, without_control(text)))
+    return _folded(re.sub(_ESCAPED, _unescaped, without_control(text)))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -45,10 +45,10 @@ _OWN_HEADING = (
     r"#{1,6}[ \t]+(?:How you answer|Deliverable format|Progress|Your role|The task|What happened"
     r"|(?:Your|The) instruction now|Persona|Step \d|Branch \d)"
 )
-_FORGED = re.compile(rf"(?im)^( {{0,3}})(?={_OWN_HEADING}|=+[ \t]*$)")
-_HEADING = re.compile(r"(?m)^( {0,3})(?=#[ \t])")
+_FORGED = rf"(?im)^( {{0,3}})(?={_OWN_HEADING}|=+[ \t]*$)"
+_HEADING = r"(?m)^( {0,3})(?=#[ \t])"
 _ESCAPED = r"\1\\"
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FENCE = r" {0,3}(`{3,}|~{3,})(.*)"
 
 
 def build_prompt(
@@ -96,10 +96,10 @@ def unforged(text: str) -> str:
     """Return a text that others wrote, such as a task with an agent's answer in it, for a part of a prompt: it
     cannot begin another part, by a heading of ours or a fence without an end."""
     text = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", text.strip())
-    text = _FORGED.sub(_ESCAPED, text)
+    text = re.sub(_FORGED, _ESCAPED, text)
     fence = ""
     for line in text.split("\n"):
-        if mark := _FENCE.fullmatch(line.rstrip()):
+        if mark := re.fullmatch(_FENCE, line.rstrip()):
             if not fence:
                 fence = mark[1] if mark[1][0] == "~" or "`" not in mark[2] else ""
             elif mark[1].startswith(fence) and not mark[2].strip():
@@ -161,7 +161,7 @@ def thread_as_text(
     if history.steps:
         parts.append(happened(history, instance.threads.answer, 0, quota))
     if instruction and instruction.strip():
-        parts.append(f"# The instruction now\n\n{_HEADING.sub(_ESCAPED, unforged(instruction))}")
+        parts.append(f"# The instruction now\n\n{re.sub(_HEADING, _ESCAPED, unforged(instruction))}")
     return "\n\n".join(parts)
 
 
@@ -308,7 +308,7 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
     heard, remarks = split_remarks(steps)
     if instruction is not None and instruction.strip():
         # A template of the workflow, with fields of answers in it.
-        task = _HEADING.sub(_ESCAPED, unforged(instruction))
+        task = re.sub(_HEADING, _ESCAPED, unforged(instruction))
     elif heard and heard[-1].role == USER:
         task = "Your question has been answered. Carry on with your role's part."
     else:
