@@ -307,7 +307,6 @@ from uwf_git.engine.kit.format import format_instruction as format_instruction
 from uwf_git.engine.kit.format import render_frontmatter as render_frontmatter
 from uwf_git.engine.kit.memory import carry_on as carry_on
 from uwf_git.engine.kit.memory import is_full as is_full
-from uwf_git.engine.kit.mentions import STATUS as _STATUS_KEY
 from uwf_git.engine.kit.prompt import commands as _prompt_commands
 from uwf_git.engine.kit.prompt import happened as _happened_before
 from uwf_git.engine.kit.prompt import instruction_now as instruction_now
@@ -465,6 +464,7 @@ from uwf_git.format.shape import choices as _schema_choices
 from uwf_git.format.shape import named as _schema_name
 from uwf_git.format.shape import types as _schema_types
 from uwf_git.format.shape import variants as _schema_variants
+from uwf_git.format.statuses import STATUS as _STATUS_KEY
 from uwf_git.format.statuses import SUSPEND as _SUSPEND_STATUS
 from uwf_git.format.types import ANSWER as ANSWER
 from uwf_git.format.types import BMAD as BMAD

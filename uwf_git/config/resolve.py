@@ -7,7 +7,6 @@ value: an `Agent` or a function that returns one) or by their extensions.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import PurePath
@@ -103,7 +102,7 @@ def named_agent(config: Config, name: str) -> AgentConfig:
     nor a program."""
     if (agent := known_agent(config, name)) is not None:
         return agent
-    if (of_role := re.fullmatch(_ROLE, name)) and shutil.which(name.split()[0]) is None:
+    if (of_role := re.fullmatch(_ROLE, name)) and _which(name.split()[0]) is None:
         raise Usage(
             f"{name!r} names the agent of a role, and one agent is asked for", f"name it alone: {of_role[2]}"
         )
@@ -222,7 +221,7 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
     if command in config.named_agents:
         return AgentConfig(command, config.named_agents[command].command, (command, *args), None)
     command = expanded(full_name(command))
-    missing = shipped(command) is None and shutil.which(command) is None
+    missing = shipped(command) is None and _which(command) is None
     if missing and (hint := nearest(command, known_names(config))):
         raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
     return AgentConfig(PurePath(command).name, command, args, None)
@@ -240,10 +239,16 @@ def why_missing(program: str, folder: str | None = None, path: str | None = None
     """Return why a program cannot be run, "" if it can. `path` has the folders to search, by default those of PATH. A
     relative path counts as present without `folder`, in which it is called."""
     if "/" not in program:
-        return "" if shutil.which(program, path=path) else f"{program} is not installed, or not on PATH"
+        return "" if _which(program, path=path) else f"{program} is not installed, or not on PATH"
     whole = PurePath(folder or "", program)
     is_open = not whole.is_absolute()
-    return "" if is_open or shutil.which(whole) else f"{program} is not a file that can be run"
+    return "" if is_open or _which(whole) else f"{program} is not a file that can be run"
+
+
+def _which(program: str | PurePath, path: str | None = None) -> str | None:
+    import shutil  # which loads bz2 and lzma too
+
+    return shutil.which(program, path=path)
 
 
 class Plugin(NamedTuple):

@@ -19,10 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
-from uwf_git.engine.forks import begun_at, waiting_at
 from uwf_git.engine.next_turn import outlook
-from uwf_git.engine.spending import Totals, together
-from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END, LIMITED
@@ -34,6 +31,7 @@ from uwf_git.workflow.turn import Outlook
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
+    from uwf_git.engine.spending import Totals
     from uwf_git.store.instance import Instance
 
 OPTIONS = {
@@ -290,6 +288,8 @@ class Budgets:
         if fork is None:
             return []
         if fork not in self._waiting:
+            from uwf_git.engine.forks import waiting_at
+
             threads = self._instance.threads
             self._waiting[fork] = [threads.head(thread) for thread in waiting_at(self._instance, fork)]
         return self._waiting[fork]
@@ -301,6 +301,9 @@ class Budgets:
         return self._forks[head.thread]
 
     def _fan_out(self, parent: Head, standing: BudgetState, share: Mapping[str, float]) -> FanOut:
+        from uwf_git.engine.forks import begun_at
+        from uwf_git.engine.thread_spending import spent_on_branches
+
         branches = spent_on_branches(self._instance, parent)
         priced = self._instance.config.prices if COST in standing.limits else {}
         used = {thread: spent.amounts(priced) for thread, (_, spent) in branches.items()}
@@ -320,16 +323,19 @@ class Budgets:
             return {}
         return {key: limit.value - standing.used[key] for key, limit in standing.limits.items()}
 
-    def standing(self, head: Head, besides: Totals = Totals()) -> BudgetState | None:  # noqa: B008
+    def standing(self, head: Head, besides: Totals | None = None) -> BudgetState | None:
         """Return a thread's state, None without a budget. `besides` is spending of a step in progress."""
         sources = self.sources(head)
         if not sources:
             return None
+        from uwf_git.engine.spending import together
+        from uwf_git.engine.thread_spending import account
+
         known = account(self._instance, head)
         fresh, here = raised_here(self._instance, head.thread)
         raised = {key: value for key, (value, _) in known.raised.items()}
         held = limits(sources, {**raised, **fresh}, {**here, **fresh})
-        spent = together((known.spent, besides))
+        spent = known.spent if besides is None else together((known.spent, besides))
         priced = self._instance.config.prices if COST in held else {}
         used = spent.amounts(priced)
         above = self._above(head, held)
@@ -353,7 +359,7 @@ class Budgets:
         return {key: (out.parent.thread, out.standing) for key, out in tightest.items()}
 
 
-def raise_if_used_up(instance: Instance, head: Head, besides: Totals = Totals()) -> None:  # noqa: B008
+def raise_if_used_up(instance: Instance, head: Head, besides: Totals | None = None) -> None:
     """Raise Waiting if a thread's budget allows no further step. `besides` as for `Budgets.standing`."""
     standing = Budgets(instance).standing(head, besides)
     if standing is not None and standing.reached is not None:

@@ -15,7 +15,6 @@ from uwf_git.base import extensions
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.config.resolve import full_name
 from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.engine.forks import ends_gathered
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import (
     EXTRACT,
@@ -151,6 +150,8 @@ def _others(
 
 
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
+    from uwf_git.engine.forks import ends_gathered
+
     store = instance.store
     for step in steps:
         if is_engines(step.role):

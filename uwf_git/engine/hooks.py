@@ -17,7 +17,6 @@ from uwf_git.base import log
 from uwf_git.base.errors import Absent, AgentFailed, UwfError
 from uwf_git.base.text import last_line
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.human_turn import persons_role
 from uwf_git.format.ids import ThreadId
 from uwf_git.sandbox.enclosing_step import HOOK_VARIABLE
 from uwf_git.store.instance import Instance
@@ -45,6 +44,8 @@ def call_person(instance: Instance, thread: ThreadId, absent: Absent) -> None:
     if event in instance.config.hooks.commands:
         head = instance.threads.head(thread)
         if instance.runs.call(thread, head.node):
+            from uwf_git.engine.human_turn import persons_role
+
             # The agent of a code workflow's call may be a person too, of which no role tells.
             is_role = bool(persons_role(instance, head))
             question = {} if is_role else {"question": f"{absent.message}: {absent.hint}"}

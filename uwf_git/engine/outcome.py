@@ -3,15 +3,13 @@ texts take `pages.verdict`, which knows no schema and never changes."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.resolve import asks_no_model
 from uwf_git.engine.budget import METERED, BudgetState, standing_of
-from uwf_git.engine.census import Census, census_of
-from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.thread_state import RestingThread
 from uwf_git.format.ids import Hash, ThreadId
@@ -22,6 +20,10 @@ from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import verdict
 from uwf_git.workflow.turn import Outlook, gathers_threads
+
+if TYPE_CHECKING:
+    from uwf_git.engine.census import Census
+    from uwf_git.engine.human_turn import HumanTurn
 
 _LONGEST_SUMMARY = 120
 
@@ -110,7 +112,11 @@ def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | Non
     resting = RestingThread(instance, at.head)
     resting.standing = standing
     state = resting.state()
-    turn = human_turn(instance, at.head, found=ahead) if state is ThreadState.PERSONS_TURN else None
+    turn: HumanTurn | None = None
+    if state is ThreadState.PERSONS_TURN:
+        from uwf_git.engine.human_turn import human_turn
+
+        turn = human_turn(instance, at.head, found=ahead)
     last = at.history.steps[-1] if role is not None else None
     detail = instance.store.detail(last.detail) if last is not None else None
     uncounted = ""
@@ -121,9 +127,11 @@ def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | Non
     if at.history.steps:
         newest = at.history.steps[-1]
         summary = summary_of(instance, at.history.workflow, newest.role, newest.output).text
-    census = (
-        census_of(instance, at.head.commit) if at.head.archive is not None or gathers_threads(role) else None
-    )
+    census: Census | None = None
+    if at.head.archive is not None or gathers_threads(role):
+        from uwf_git.engine.census import census_of
+
+        census = census_of(instance, at.head.commit)
     return Outcome(at, ahead, state, role, standing, redactions, unpriced, uncounted, turn, summary, census)
 
 

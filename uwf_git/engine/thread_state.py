@@ -7,12 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from uwf_git.base.thread_states import RESTS, ThreadState
-from uwf_git.engine import calls
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
-from uwf_git.engine.census import FAILURES
 from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.human_turn import persons_role
 from uwf_git.engine.pause import paused_threads
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
@@ -63,6 +60,8 @@ class RestingThread:
             return False
         if self._people is None and not self._instance.may_ask_people(self.head.row.workflow):
             return False
+        from uwf_git.engine.human_turn import persons_role
+
         return bool(persons_role(self._instance, self.head, self._people))
 
     def awaits_branches(self) -> bool:
@@ -128,6 +127,8 @@ def thread_state(instance: Instance, head: Head) -> ThreadState:
 def ended_state(archive: ArchiveRow) -> EndedState:
     """Return the state of an ended thread, by its archive tag."""
     if archive.status == COMPLETED:
+        from uwf_git.engine.census import FAILURES
+
         is_partial = archive.reason.startswith(FAILURES)
         return ThreadState.WITH_FAILURES if is_partial else ThreadState.COMPLETED
     return ThreadState.FAILED if archive.status == FAILED else ThreadState.KILLED
@@ -135,5 +136,7 @@ def ended_state(archive: ArchiveRow) -> EndedState:
 
 def asking_below(instance: Instance, head: Head) -> list[Head]:
     """Return the threads that work for another and ask a person, oldest first: it goes on when they are answered."""
-    asking = (call for call in calls.left(instance, head) if call.row.asks)
+    from uwf_git.engine.calls import left
+
+    asking = (call for call in left(instance, head) if call.row.asks)
     return sorted(asking, key=lambda call: call.updated)

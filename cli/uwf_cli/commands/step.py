@@ -44,12 +44,13 @@ def step(
     quiet: bool,
 ) -> None:
     """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
-    from uwf_git.api.preflight import warn_unless_ready
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
     shared, thread_id = exchanged(invocation, thread, remote)
-    if agent is None:
+    if agent is None and invocation.instance.threads.head(thread_id).row.kind == "start":
+        from uwf_git.api.preflight import warn_unless_ready
+
         warn_unless_ready(invocation.instance, thread_id)
     where = None if cwd is None else folder(cwd)
     place(invocation, thread_id, workspace, where)

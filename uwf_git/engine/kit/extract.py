@@ -29,16 +29,16 @@ from uwf_git.engine.kit.answer import (
 from uwf_git.engine.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.engine.kit.coerce import natural
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.mentions import STATUS, Decisive, extra_fields
-from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note, turn_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
 from uwf_git.format.schema import Schema
 from uwf_git.format.shape import named
-from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
+from uwf_git.format.statuses import NEEDS_INPUT, STATUS, SUSPEND
 from uwf_git.format.types import QUESTION, SUSPEND_SCHEMA, called
 
 if TYPE_CHECKING:
+    from uwf_git.engine.kit.mentions import Decisive
+    from uwf_git.engine.kit.reading import Ask
     from uwf_git.engine.step_parts import Changes
 
 CORRECTIONS = 2
@@ -117,6 +117,8 @@ class _Conversation:
         return turn
 
     def read(self, reply: Reply) -> None:
+        from uwf_git.engine.kit.reading import turn_of
+
         self._read.append(reply)
         self.turns.append(turn_of(reply))
 
@@ -236,6 +238,8 @@ def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
         return Verdict(None, own_type, (answer.problem,), answer.body)
     verdict = check(answer.fields, answer.body)
     if not verdict.problems:
+        from uwf_git.engine.kit.mentions import Decisive, extra_fields
+
         decisive = Decisive(wanted.schema.payload)
         extra = extra_fields(answer.fields, own.has)
         if (line := _contradicted(decisive, verdict.output, answer.rest, [(answer.line, extra)])) is not None:
@@ -282,6 +286,8 @@ def judge_printed(
     """Return the verdict on a program's output, with the `changes` written elsewhere; None if nothing in it could
     be an answer: no JSON, fence or block has a field of the schema or a status. Whatever could be one must be
     read, and agree with the others. What a `failed` program quotes within a line is no answer. Raises as `judge`."""
+    from uwf_git.engine.kit.mentions import Decisive, extra_fields
+
     own, decisive = named(wanted.schema.payload), Decisive(wanted.schema.payload)
     text = cleaned(without_control(text))
     whole = text.strip()
@@ -512,6 +518,8 @@ def _failed(
 def _by_model(
     conversation: _Conversation, wanted: ExpectedOutput, model: Ask, problems: Sequence[str]
 ) -> Extraction:
+    from uwf_git.engine.kit.reading import messages_for, read_by, reader_note
+
     role = wanted.role
     messages = messages_for(
         wanted.schema.payload, [reply.text for reply in conversation.replies], role.extract_prompt

@@ -7,18 +7,14 @@ the exit status must not decide, or that an answer is contradicted.
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 from uwf_git.base.text import without_control
 from uwf_git.format.shape import choices, named, types, variants
-
-STATUS = ("$status", "status")
-"""The names of a status, in whatever schema."""
+from uwf_git.format.statuses import STATUS
 
 _FALSE = (
     *("false", "no", "not", "nope", "never", "off", "rejected", "denied", "declined", "refused"),
@@ -249,7 +245,11 @@ def _key(text: Any) -> str:
 
 
 def _folded(text: str) -> str:
-    return (text if text.isascii() else re.sub(_INVISIBLE, "", normalize("NFKC", text))).casefold()
+    if not text.isascii():
+        from unicodedata import normalize
+
+        text = re.sub(_INVISIBLE, "", normalize("NFKC", text))
+    return text.casefold()
 
 
 def _shown(text: str) -> str:
@@ -260,7 +260,9 @@ def _shown(text: str) -> str:
 def _unescaped(match: re.Match[str]) -> str:
     escape = match[0]
     if escape[0] == "&":
-        sign = html.unescape(escape)
+        from html import unescape
+
+        sign = unescape(escape)
     elif escape[0] == "%":
         sign = chr(int(escape[1:], 16))
     else:

@@ -32,10 +32,7 @@ from uwf_git.engine.performer import (
     reported,
     run_command_of,
 )
-from uwf_git.engine.reservations import reserved
 from uwf_git.engine.retrying import spare, stand_in_now
-from uwf_git.engine.slots import agent_slot
-from uwf_git.engine.turn.gate import raise_if_made_up
 from uwf_git.engine.turn.hooks import Part, Room, Turn, Work
 from uwf_git.engine.turn.parts import Budget, PersonsAnswer, Policy
 from uwf_git.engine.turn.worktree import Worktree
@@ -80,6 +77,8 @@ class AgentRoom(Room):
 
     def decide(self, turn: Turn) -> None:
         if turn.at.history.workflow.has_gates:
+            from uwf_git.engine.turn.gate import raise_if_made_up
+
             raise_if_made_up(turn)
 
     def prepare(self, work: Work) -> None:
@@ -190,9 +189,15 @@ class AgentRoom(Room):
                     spare(instance, work.thread, order.command, work.name, role)
                 except AgentFailed as error:
                     return AgentResult(error=error, agent=work.name)
+                from uwf_git.engine.reservations import reserved
+
                 work.held.enter_context(reserved(instance, at.head, config.command))
-            limited = instance.config.max_agents is not None
-            with agent_slot(instance, config.command) if limited else contextlib.nullcontext():
+            slot: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+            if instance.config.max_agents is not None:
+                from uwf_git.engine.slots import agent_slot
+
+                slot = agent_slot(instance, config.command)
+            with slot:
                 if work.performer is not None:
                     return perform(instance, at, work.performer, config, order, work.folder)
                 lock, on_stderr = work.turn.lock, work.turn.on_stderr

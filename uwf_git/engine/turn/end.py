@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from uwf_git.engine.census import census_of
 from uwf_git.engine.turn.hooks import Room, Work
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.store.history import Head
@@ -28,6 +27,8 @@ class EndRoom(Room):
         head, ahead = work.at.head, work.turn.ahead
         if ahead.failed:
             return end(work.instance, head, FAILED, ahead.reason or "")
+        from uwf_git.engine.census import census_of
+
         census = census_of(work.instance, head.commit)
         return end(work.instance, head, COMPLETED, census.ending if census is not None else "")
 
