@@ -277,7 +277,8 @@ class Witness:
             if ref not in refs or not kept.has_in(refs[ref], oid):
                 yield Doubt(KEPT, ref, oid, "")
         # Heads of a kind that an extension added wait until it is installed again.
-        for ref in sorted({name for name in state.heads if _is_witnessed(name)} | refs.keys()):
+        missing = {name for name in state.heads.keys() - refs.keys() if _is_witnessed(name)}
+        for ref in sorted(missing | refs.keys()):
             known, now = state.heads.get(ref, ""), str(refs[ref]) if ref in refs else ""
             if now == known or (now and now == state.unexplained.get(ref, ("", ""))[1]):
                 continue
