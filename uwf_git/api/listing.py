@@ -324,12 +324,15 @@ def _prices(instance: Instance, spent: Mapping[ThreadId, Totals]) -> Mapping[str
 
 def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
     """Return the origin of each fork and divergence, as `link_value`. Damaged ones are omitted."""
-    from uwf_git.base.errors import UwfError
-    from uwf_git.engine.state import link_value
     from uwf_git.store.history import links
 
+    if not (parted := links(instance.store)):
+        return {}
+    from uwf_git.base.errors import UwfError
+    from uwf_git.engine.state import link_value
+
     origins: dict[ThreadId, dict[str, Any]] = {}
-    for link in links(instance.store).values():
+    for link in parted.values():
         with suppress(UwfError):
             origins[link.thread] = link_value(instance, link)
     return origins

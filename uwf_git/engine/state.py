@@ -7,15 +7,12 @@ from typing import Any, assert_never
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
-from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import at_rest, in_conversation, is_conversation
-from uwf_git.engine.kit.form import options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.engine.thread_state import RestingThread, asking_below, thread_state
-from uwf_git.engine.waits import waits_in
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
@@ -71,6 +68,8 @@ def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]
     """Return what a thread in this state wants of a person, or the error that it tries again after."""
     match state.request:
         case Request.QUESTION | Request.ROLE | Request.BUDGET:
+            from uwf_git.engine.waits import waits_in
+
             waits = waits_in(instance, head, state)
             return {} if waits is None else waits.in_state(is_call(instance.store, head.row.start))
         case Request.CALL:
@@ -92,6 +91,9 @@ def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]
 
 def _asked_by_call(instance: Instance, call: Head) -> dict[str, Any]:
     """Return what a call wants of a person, and the command that answers it."""
+    from uwf_git.engine.call_answer import command_of, fields_wanted
+    from uwf_git.engine.kit.form import options_of
+
     return {
         "thread": call.thread,
         "question": outlook(instance, call).question or wordless(instance, call),

@@ -39,7 +39,7 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = r"(?a)[-+]?[0-9]+"
 _OCT = r"(?a)0o[0-7]+"
-_HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
+_HEX = r"(?a)0x[0-9a-fA-F]+"
 _FLOAT = r"(?a)[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 _INF = r"(?a)[-+]?\.(inf|Inf|INF)"
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
@@ -72,7 +72,7 @@ def core(text: str) -> Any:
         return int(text) if len(text) < 1000 else math.copysign(math.inf, -1 if text[0] == "-" else 1)
     if re.fullmatch(_OCT, text):
         return int(text[2:], 8)
-    if _HEX.fullmatch(text):
+    if re.fullmatch(_HEX, text):
         return int(text[2:], 16)
     if re.fullmatch(_FLOAT, text):
         return float(text)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 WRITE_TRIES = 10
-_FOLDER = re.compile(r"[0-9a-f]{2}", re.ASCII)
+_FOLDER = r"(?a)[0-9a-f]{2}"
 _OTHER_CONTENT = "its content is not what its id says"
 # libgit2's messages for unreadable objects; the last is for a garbled size.
 _UNREAD = (GitError, KeyError, ValueError, MemoryError)
@@ -58,7 +58,7 @@ class TooLarge(StoreDamaged):
 def files_of_loose_objects(objects: Path) -> Iterator[Path]:
     """Yield the loose objects' files in order, tolerating folders that git removes and writers make again."""
     for folder in sorted(objects.iterdir()):
-        if _FOLDER.fullmatch(folder.name):
+        if re.fullmatch(_FOLDER, folder.name):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 yield from [folder / name for name in sorted(os.listdir(folder))]  # noqa: PTH208
 

@@ -33,9 +33,9 @@ _GONE = "it is gone"
 
 _HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _LINE = rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+"
-_SOUND_LINE = re.compile(_LINE + rb"|\^[0-9a-f]{40}")
-_SOUND = re.compile(rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+")
-_ENTRY = re.compile(rb"^[0-9a-f]{40} (\S+)\n(?:\^[0-9a-f]{40}\n)?", re.MULTILINE)
+_SOUND_LINE = _LINE + rb"|\^[0-9a-f]{40}"
+_SOUND = rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+"
+_ENTRY = rb"(?m)^[0-9a-f]{40} (\S+)\n(?:\^[0-9a-f]{40}\n)?"
 _BLOCK = 4096
 _MAX_PARTIAL_READS = 8  # packed-refs with more parts than this are read whole
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
@@ -187,7 +187,7 @@ def packed_damage(git_dir: Path) -> PackedDamage | None:
     if data is None:
         there = os.path.lexists(git_dir / PACKED)
         return PackedDamage(_NO_FILE) if there else PackedDamage(_GONE) if _seen(git_dir) else None
-    return None if data and _SOUND.fullmatch(data) else _damage_in(data)
+    return None if data and re.fullmatch(_SOUND, data) else _damage_in(data)
 
 
 def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
@@ -216,7 +216,7 @@ def packed_with(git_dir: Path, refs: Mapping[str, Oid]) -> tuple[bytes, set[str]
         if key is not None:
             _check(git_dir, key, data)
     head = data[: data.index(b"\n") + 1] if data.startswith(b"#") else b"" if data else _PEELED
-    blocks = {match[1]: match[0] for match in _ENTRY.finditer(data)}
+    blocks = {match[1]: match[0] for match in re.finditer(_ENTRY, data)}
     new = {name: oid for name, oid in refs.items() if name.encode() not in blocks}
     blocks.update({name.encode(): f"{oid} {name}\n".encode() for name, oid in new.items()})
     if b" sorted" not in head:
@@ -231,7 +231,7 @@ def sound_lines(data: bytes) -> list[bytes]:
 
 
 def _is_ref(line: bytes) -> bool:
-    return not line.startswith(b"^") and _SOUND_LINE.fullmatch(line) is not None
+    return not line.startswith(b"^") and re.fullmatch(_SOUND_LINE, line) is not None
 
 
 def _damage_in(data: bytes) -> PackedDamage:
@@ -240,7 +240,7 @@ def _damage_in(data: bytes) -> PackedDamage:
     *lines, rest = data.split(b"\n")
     if lines and lines[0].startswith(b"# pack-refs with:"):
         del lines[0]
-    bad = [line for line in lines if not _SOUND_LINE.fullmatch(line)]
+    bad = [line for line in lines if not re.fullmatch(_SOUND_LINE, line)]
     bad += [rest] if rest else []
     shown = tuple(line.decode("utf-8", "replace") for line in bad)
     return PackedDamage(
@@ -372,7 +372,7 @@ def _opened(git_dir: Path) -> Iterator[tuple[int, Key | None]]:
 
 
 def _check(git_dir: Path, key: Key, data: bytes) -> None:
-    if not data or not _SOUND.fullmatch(data):
+    if not data or not re.fullmatch(_SOUND, data):
         damage = _damage_in(data)
         shown = f": {damage.lines[0][:60]!r}" if damage.lines else ""
         raise _damaged_packed(git_dir, damage.problem + shown)

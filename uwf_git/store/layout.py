@@ -60,7 +60,7 @@ LONGEST_REASON = 500
 # The characters that a person may say of a proposed version: in all, and on the first line.
 LONGEST_WORDS, LONGEST_SUBJECT = 10_000, 100
 
-_NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
+_NODE_FILE = r"(?:^|/)nodes/([0-9A-Z]{13})\.json$"
 _FORKED = "forked by hand"
 _UNSAFE = r"[^\w.-]+"
 _MONTH = r"[0-9]{4}-(?:0[1-9]|1[0-2])"
@@ -183,7 +183,7 @@ def node_file(node: Hash) -> str:
 
 def node_in_path(path: str) -> Hash | None:
     """Return the hash in the path of a node's file, else None."""
-    match = _NODE_FILE.search(path)
+    match = re.search(_NODE_FILE, path)
     return Hash(match.group(1)) if match and is_hash(match.group(1)) else None
 
 
