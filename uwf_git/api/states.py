@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.thread_states import Actor, Group, Request, ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
-from uwf_git.engine.call_answer import fields_wanted
-from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.thread_state import EndedState, asking_below, ended_state, thread_state
-from uwf_git.engine.waits import Waits, waits_in
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
+    from uwf_git.engine.kit.form import FormField
+    from uwf_git.engine.waits import Waits
     from uwf_git.store.history import Head
 
 
@@ -140,6 +139,8 @@ def _request(
         return None if pause is None else Paused(pause.by, pause.reason, state.word)
     match state.request:
         case Request.QUESTION | Request.ROLE:
+            from uwf_git.engine.waits import waits_in
+
             if (waits := waits_in(instance, head, state)) is None:
                 return None
             missing, of = _missing(waits)
@@ -162,6 +163,9 @@ def _missing(waits: Waits) -> tuple[int, tuple[str, ...]]:
 
 
 def _asked_by_call(instance: Instance, call: Head, status: str) -> Waiting:
+    from uwf_git.engine.call_answer import fields_wanted
+    from uwf_git.engine.kit.form import options_of
+
     next_turn, fields = outlook(instance, call), fields_wanted(instance, call)
     question = f"call {call.thread}: {next_turn.question or wordless(instance, call)}"
     options = next_turn.options or options_of(fields)

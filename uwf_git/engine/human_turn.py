@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.engine.budget import used_up
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.kit.form import FormField, fields_of, options_of
 from uwf_git.engine.next_turn import outlook
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Identity
@@ -17,6 +16,7 @@ from uwf_git.store.history import Head
 from uwf_git.workflow.turn import Outlook, TurnKind, turn_of
 
 if TYPE_CHECKING:
+    from uwf_git.engine.kit.form import FormField
     from uwf_git.store.instance import Instance
 
 
@@ -59,6 +59,8 @@ class HumanTurn(NamedTuple):
 
     @property
     def options(self) -> tuple[str, ...]:
+        from uwf_git.engine.kit.form import options_of
+
         return options_of(self.fields)
 
     def command(self, thread: ThreadId) -> str:
@@ -67,6 +69,8 @@ class HumanTurn(NamedTuple):
 
 def command_for(thread: ThreadId, fields: Sequence[FormField]) -> str:
     """Return the command that answers, with a placeholder for each required field."""
+    from uwf_git.engine.kit.form import options_of
+
     needed = [field for field in fields if field.required]
     if len(needed) > 1:
         options = "".join(
@@ -109,6 +113,8 @@ def human_turn(
     name = persons_role(instance, head, people, found)
     if not name or used_up(instance, head, found=found) is not None:
         return None
+    from uwf_git.engine.kit.form import fields_of
+
     assert head.row.workflow is not None
     workflow = instance.registry.workflow(head.row.workflow)
     role = workflow.roles[name]
