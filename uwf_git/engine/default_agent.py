@@ -150,11 +150,11 @@ def _others(
 
 
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
-    from uwf_git.engine.forks import ends_gathered
-
     store = instance.store
     for step in steps:
         if is_engines(step.role):
+            from uwf_git.engine.forks import ends_gathered
+
             for end in ends_gathered(instance, step):
                 yield from _workers(instance, (past.step for past in instance.threads.past(end)))
         elif step.role == USER:

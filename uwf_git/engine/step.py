@@ -35,7 +35,6 @@ from uwf_git.engine.new_step import record
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.pause import raise_if_paused
-from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, told
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Hooks, Turn, Work
@@ -108,12 +107,17 @@ def step_without_hooks(
     lets go of the thread within `wait` seconds. The outcomes of joins that the end of this thread allows are added to
     `joined`."""
     typed = None
+    keeping: AbstractContextManager[None] = contextlib.nullcontext()
     if not joining and _may_ask(instance, thread, agent):
         from uwf_git.engine.human_dialogue import typed_answer
 
         typed = typed_answer(instance, thread, agent)
-    lock = instance.locks.hold(thread, wait=wait) if typed is None else hold_for_person(instance, thread)
-    keeping = contextlib.nullcontext() if typed is None else typed.keeping(instance, thread)
+    if typed is None:
+        lock = instance.locks.hold(thread, wait=wait)
+    else:
+        from uwf_git.engine.persons_answer import hold_for_person
+
+        lock, keeping = hold_for_person(instance, thread), typed.keeping(instance, thread)
     with keeping, held(instance, thread, lock) as turn:
         head = turn.at.head
         if joining and not head.waits_for_join:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from uwf_git.base.thread_states import RESTS, ThreadState
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
 from uwf_git.engine.conversation import at_rest
-from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.pause import paused_threads
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
@@ -17,6 +16,7 @@ from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
+    from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.store.history import Head
     from uwf_git.store.index import ArchiveRow
     from uwf_git.store.instance import Instance
@@ -72,7 +72,8 @@ class RestingThread:
         return is_tried and self._instance.attempts.failed(self.head)
 
     def has_asking_call(self) -> bool:
-        return bool(asking_below(self._instance, self.head))
+        is_code = self._instance.threads.is_code(self.head.row.workflow)
+        return is_code and bool(asking_below(self._instance, self.head))
 
 
 class ThreadStates:
@@ -80,6 +81,8 @@ class ThreadStates:
     costs no look of its own."""
 
     def __init__(self, instance: Instance) -> None:
+        from uwf_git.engine.human_roles import HumanRoles
+
         self.instance = instance
         self.running, self.paused = instance.locks.held(), paused_threads(instance)
         self.tried = frozenset(instance.store.repository.ref_names(ATTEMPTS))

@@ -15,11 +15,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.markdown import below, code, inline, output, question, table
 from uwf_git.base.text import counted, fenced, harmless, iso, one_line
-from uwf_git.format.approvals import UNSEEN, Approval, parse_approval
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
@@ -39,6 +38,9 @@ from uwf_git.format.kinds import (
 from uwf_git.format.node import Node
 from uwf_git.format.types import END, ENDS, FAIL, USER, is_kind, next_name, role_name
 from uwf_git.store.layout import node_file, step_folder
+
+if TYPE_CHECKING:
+    from uwf_git.format.approvals import Approval
 
 HUNDRED = 100
 _LONGEST_OUTCOME = 2000  # characters of the last output that the page of an ended thread repeats
@@ -271,6 +273,8 @@ def section(page_step: PageStep, level: int, reference: str = "", is_stored: boo
     for approval in page_step.approvals:
         why = f": {inline(approval.reason)}" if approval.reason.strip() else ""
         if approval.is_unseen and not is_stored:
+            from uwf_git.format.approvals import UNSEEN
+
             why = f", {UNSEEN}{why}"
         parts.append(
             f"Answered by {inline(str(approval.by))}, {iso(approval.at)}, shown {code(approval.digest)}{why}"
@@ -302,6 +306,10 @@ def page_of(text: str) -> bytes:
 def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, ...]:
     """Return the approvals that a step's detail refers to. Raises as `get` does."""
     nodes = parse_detail(detail.payload).approvals if is_kind(detail.type, "detail") else ()
+    if not nodes:
+        return ()
+    from uwf_git.format.approvals import parse_approval
+
     return tuple(parse_approval(get(node).payload) for node in nodes)
 
 

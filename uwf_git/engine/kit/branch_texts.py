@@ -11,7 +11,6 @@ from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import StepContext
 from uwf_git.format.types import FORK, JOIN
-from uwf_git.workflow.fan_out import fork_before
 
 _LONGEST_ITEM = 300
 _MIN_BRANCH = 300  # characters of a branch; with less, the last branches are left out
@@ -31,7 +30,11 @@ INPUTS = {FORK: "", JOIN: "the joined branches"}
 def engines_text(steps: Sequence[StepContext], room: int) -> str:
     """Return the last of these steps, a fork or a join, in about `room` characters."""
     number, step = len(steps), steps[-1]
-    return fork_text(number, step) if step.role == FORK else join_text(number, step, fork_before(steps), room)
+    if step.role == FORK:
+        return fork_text(number, step)
+    from uwf_git.workflow.fan_out import fork_before
+
+    return join_text(number, step, fork_before(steps), room)
 
 
 def fork_text(number: int, step: StepContext) -> str:
