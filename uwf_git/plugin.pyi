@@ -473,7 +473,6 @@ from uwf_git.format.types import CODE as CODE
 from uwf_git.format.types import CREW as CREW
 from uwf_git.format.types import CREW_DEFINITION as CREW_DEFINITION
 from uwf_git.format.types import DEFINITIONS as DEFINITIONS
-from uwf_git.format.types import DETAIL as DETAIL
 from uwf_git.format.types import END as END
 from uwf_git.format.types import ENDS as ENDS
 from uwf_git.format.types import FAIL as FAIL
@@ -491,7 +490,6 @@ from uwf_git.format.types import SESSION as SESSION
 from uwf_git.format.types import START as START
 from uwf_git.format.types import STEPNODE as STEPNODE
 from uwf_git.format.types import TEXT as TEXT
-from uwf_git.format.types import TURN as TURN
 from uwf_git.format.types import USER as USER
 from uwf_git.format.types import called as _type_name
 from uwf_git.format.types import is_kind as is_kind

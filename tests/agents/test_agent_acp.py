@@ -59,7 +59,7 @@ def test_what_an_agent_does_on_its_way_becomes_turns(storage: Path) -> None:
     assert len(came.tools("thought")[0]["text"]) < 2200
     assert came.tools("plan")[0]["result"][0] == {"content": "look", "status": "completed"}
     # Tokens: 100, and beside them 40 read from the cache and 5 written to it. Cost: of this prompt alone.
-    assert came.detail["usage"] == {"input": 145, "output": 20, "cached": 40}
+    assert came.detail["usage"] == {"input": 145, "output": 20, "cached": 40, "written": 5}
     assert (came.detail["cost"], came.detail["model"]) == (0.25, "small")
 
 

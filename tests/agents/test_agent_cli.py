@@ -1489,3 +1489,46 @@ def test_a_row_that_makes_no_sense_is_refused_with_its_key(change: dict[str, Any
 def test_uwf_cli_needs_a_name(instance: Instance) -> None:
     with pytest.raises((AgentFailed, BadUsage), match="needs the name of a row"):
         start_loop(instance)("uwf-cli")
+
+
+COUNTED: dict[str, dict[str, Any]] = {
+    "claude-code": {
+        "type": "result",
+        "subtype": "success",
+        "result": "Done.",
+        "usage": {
+            "input_tokens": 4,
+            "cache_creation_input_tokens": 1500,
+            "cache_read_input_tokens": 3000,
+            "output_tokens": 10,
+        },
+    },
+    "claude-code, ended early": {
+        "type": "assistant",
+        "message": {
+            "id": "msg_1",
+            "content": [{"type": "text", "text": "Done."}],
+            "usage": {
+                "input_tokens": 4,
+                "cache_creation_input_tokens": 1500,
+                "cache_read_input_tokens": 3000,
+                "output_tokens": 10,
+            },
+        },
+    },
+    "opencode": {
+        "type": "step_finish",
+        "part": {
+            "cost": 0.01,
+            "tokens": {"input": 4, "output": 8, "reasoning": 2, "cache": {"read": 3000, "write": 1500}},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_a_program_says_went_into_a_cache_is_counted(name: str) -> None:
+    output = Output(row_of(name.partition(",")[0]))
+    output.feed(json.dumps(COUNTED[name]).encode() + b"\n")
+    said = output.end()
+    assert said.spent is not None and said.spent.usage == Usage(4504, 10, 3000, 1500)

@@ -142,7 +142,7 @@ def begin(
 
 
 def spent(server: ModelServer) -> dict[str, int]:
-    return Usage(*server.usage)._asdict()
+    return Usage(*server.usage).payload()
 
 
 def texts(asked: Asked) -> list[str]:

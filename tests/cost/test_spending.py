@@ -252,6 +252,7 @@ def test_stats_count_a_shared_step_once_and_ended_threads_too(uwf: Uwf, spending
         "input": 1000,
         "output": 60,
         "cached": 0,
+        "written": 0,
         "cost": round(0.0018 + 0.0005 + 0.125, 6),
         "unpriced": 0,
         "unmetered": 1,

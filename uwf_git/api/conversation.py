@@ -42,7 +42,7 @@ def turn_value(turn: TurnRecord) -> dict[str, Any]:
             "failed": turn.failed,
         }
     value["model"] = turn.model
-    value["usage"] = turn.usage._asdict() if turn.usage else None
+    value["usage"] = turn.usage.payload() if turn.usage else None
     value["durationMs"] = turn.duration_ms
     return value
 

@@ -97,6 +97,7 @@ def _sums(spent: Totals, prices: Mapping[str, Price]) -> dict[str, Any]:
         "input": tokens.input if tokens else None,
         "output": tokens.output if tokens else None,
         "cached": tokens.cached if tokens else None,
+        "written": tokens.written if tokens else None,
         "cost": None if paid.cost is None else round(paid.cost, 6),
         "unpriced": paid.unpriced,
         "unmetered": spent.unmetered,

@@ -244,7 +244,7 @@ class _ConfigReader(Reader):
                 return None
         if not entry:
             return None
-        return Price(entry.get("input", 0), entry.get("output", 0), entry.get("cached"))
+        return Price(entry.get("input", 0), entry.get("output", 0), entry.get("cached"), entry.get("written"))
 
     def _tools(self, path: ValuePath, value: Any) -> ToolPolicy | None:
         if value is None:

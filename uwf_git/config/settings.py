@@ -95,11 +95,13 @@ class Provider(NamedTuple):
 
 
 class Price(NamedTuple):
-    """US dollars per million tokens. `cached` is for cached input, None for the same price."""
+    """US dollars per million tokens. `cached` is for input from a cache, `written` for input that is written into one;
+    None for the price of other input."""
 
     input: float
     output: float
     cached: float | None = None
+    written: float | None = None
 
 
 class Model(NamedTuple):

@@ -21,7 +21,6 @@ from uwf_git.format.kinds import (
     agent_name_problem,
 )
 from uwf_git.format.types import (
-    DETAIL,
     END,
     STEPNODE,
     UWF,
@@ -51,7 +50,7 @@ class NewStep(NamedTuple):
         """Return the step with another detail. Both nodes become drafts of the store."""
         store = instance.store
         with store.registering():
-            step = self.step._replace(detail=store.draft(DETAIL, detail.payload()))
+            step = self.step._replace(detail=store.draft(detail.type, detail.payload()))
             return self._replace(node=store.draft(STEPNODE, step.payload()), step=step)
 
 
@@ -74,7 +73,7 @@ def engines_step(
             history.prev,
             role,
             store.draft(type_hash, output, when),
-            store.draft(DETAIL, detail.payload(), when),
+            store.draft(detail.type, detail.payload(), when),
             UWF,
         )
         return NewStep(store.draft(STEPNODE, step.payload(), when), step)

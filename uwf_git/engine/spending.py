@@ -30,18 +30,19 @@ _DATED = r"[-@:]([0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{3,6}|latest|preview)$"
 
 
 class Tokens(NamedTuple):
-    """`cached` is the part of `input` read from a cache."""
+    """`cached` is the part of `input` read from a cache, `written` the part written into it."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
+    written: int = 0
 
     @property
     def total(self) -> int:
         return self.input + self.output
 
     def plus(self, other: Tokens) -> Tokens:
-        return Tokens(self.input + other.input, self.output + other.output, self.cached + other.cached)
+        return Tokens(*map(sum, zip(self, other, strict=True)))
 
 
 class ModelUsage(NamedTuple):
@@ -182,7 +183,8 @@ def tokens_in(usage: Usage | None) -> Tokens | None:
     """Return a usage's tokens, None if unknown or all zero: no model answers for nothing."""
     if usage is None:
         return None
-    tokens = Tokens(usage.input, usage.output, min(usage.cached, usage.input))
+    cached = min(usage.cached, usage.input)
+    tokens = Tokens(usage.input, usage.output, cached, min(usage.written, usage.input - cached))
     return tokens if tokens.total else None
 
 
@@ -203,7 +205,7 @@ def _sum(tokenses: Iterable[Tokens]) -> Tokens:
 
 
 def _minus(a: Tokens, b: Tokens) -> Tokens:
-    return Tokens(a.input - b.input, a.output - b.output, a.cached - b.cached)
+    return Tokens(*(one - other for one, other in zip(a, b, strict=True)))
 
 
 # Sums
@@ -231,9 +233,11 @@ def tokens_of_step(detail: Detail, turns: Iterable[TurnRecord]) -> Tokens | None
 
 
 def _cost(tokens: Tokens, price: Price) -> float:
-    cached = price.input if price.cached is None else price.cached
-    fresh = tokens.input - tokens.cached
-    return (fresh * price.input + tokens.cached * cached + tokens.output * price.output) / 1_000_000
+    read = price.input if price.cached is None else price.cached
+    write = price.input if price.written is None else price.written
+    fresh = tokens.input - tokens.cached - tokens.written
+    of_input = fresh * price.input + tokens.cached * read + tokens.written * write
+    return (of_input + tokens.output * price.output) / 1_000_000
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:

@@ -143,7 +143,7 @@ def _own(spent: Totals) -> tuple[Any, ...]:
 
 def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Totals:
     seconds, unmetered, lines = own
-    models = tuple([ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
+    models = tuple([ModelUsage(line[0], Tokens(*line[1:-1]), line[-1]) for line in lines])
     return Totals(steps, attempts, seconds, unmetered, models)
 
 
@@ -413,7 +413,7 @@ def _read(text: str | None) -> Account | None:
     if text is None:
         return None
     steps, attempts, seconds, unmetered, lines, raised, *joins = json.loads(text)
-    models = tuple(ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
+    models = tuple(ModelUsage(line[0], Tokens(*line[1:-1]), line[-1]) for line in lines)
     return Account(
         Totals(steps, attempts, seconds, unmetered, models),
         {key: (value, Hash(step)) for key, (value, step) in raised.items()},

@@ -119,3 +119,12 @@ BUDGET = record(
     },
 )
 USAGE = {"anyOf": [record("Usage", {"input": COUNT, "output": COUNT, "cached?": COUNT}), {"type": "null"}]}
+CACHING_USAGE = record(
+    "CachingUsage",
+    {
+        "input": COUNT,
+        "output": COUNT,
+        "cached?": COUNT,
+        "written": described(COUNT, "The part of the input that was written into the provider's cache."),
+    },
+)

@@ -15,12 +15,16 @@ from uwf_git.format.payloads import from_payload, to_payload
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 from uwf_git.format.types import (
     BMAD,
+    CACHING_DETAIL,
+    CACHING_TURN,
     CREW_DEFINITION,
     DEFINITIONS,
+    DETAIL,
     PERSON,
     RESUME,
     START,
     STARTNODE,
+    TURN,
     USER,
     is_kind,
 )
@@ -311,14 +315,15 @@ class StepContext(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Tokens. `cached` is the part of `input` from the provider's cache."""
+    """Tokens. `cached` is the part of `input` from the provider's cache, `written` the part written into it."""
 
     input: int
     output: int
     cached: int = 0
+    written: int = 0
 
     def payload(self) -> dict[str, int]:
-        return self._asdict()
+        return to_payload(self, always=("cached",))
 
 
 class TurnRecord(NamedTuple):
@@ -336,6 +341,11 @@ class TurnRecord(NamedTuple):
     model: str | None = None
     call: str | None = None
     failed: bool = False
+
+    @property
+    def type(self) -> Hash:
+        """The type of its node."""
+        return CACHING_TURN if self.usage is not None and self.usage.written else TURN
 
     def payload(self) -> dict[str, Any]:
         of_tool = ("arguments", "result") if self.tool is not None else ()
@@ -403,6 +413,11 @@ class Detail(NamedTuple):
     kept: Hash | None = None
     approvals: tuple[Hash, ...] = ()
     calls: CallCounts | None = None
+
+    @property
+    def type(self) -> Hash:
+        """The type of its node."""
+        return CACHING_DETAIL if self.usage is not None and self.usage.written else DETAIL
 
     @property
     def references(self) -> list[Hash]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from uwf_git.format.builtin import (
     BUDGET,
     BUILTIN,
+    CACHING_USAGE,
     COST,
     COUNT,
     FLAG,
@@ -427,23 +428,22 @@ STEPNODE = node_type(
 )
 """A step: its role, output and detail, after the step before."""
 
-TURN = node_type(
-    "8PA8H3KE56GQR",
-    "Turn",
-    {
-        "role": STRING,
-        "text": STRING,
-        "tool?": STRING,
-        "arguments?": True,
-        "result?": True,
-        "usage?": USAGE,
-        "durationMs?": COUNT,
-        "model?": STRING,
-        "call?": described(STRING, "The id that the model gave a tool call."),
-        "failed?": FLAG,
-    },
-)
+_TURN = {
+    "role": STRING,
+    "text": STRING,
+    "tool?": STRING,
+    "arguments?": True,
+    "result?": True,
+    "usage?": USAGE,
+    "durationMs?": COUNT,
+    "model?": STRING,
+    "call?": described(STRING, "The id that the model gave a tool call."),
+    "failed?": FLAG,
+}
+TURN = node_type("8PA8H3KE56GQR", "Turn", _TURN)
 """A turn of an agent: what a model said, or a call of a tool with its result."""
+CACHING_TURN = node_type("EWCVVGWB2T2J0", "CachingTurn", {**_TURN, "usage?": CACHING_USAGE})
+"""A turn whose model wrote input into its provider's cache."""
 
 _GIT_ID = {**STRING, "pattern": OBJECT_ID}
 _REVISION = record(
@@ -461,50 +461,49 @@ _REVISION = record(
         },
     },
 )
-DETAIL = node_type(
-    "DQG9SW25TK4D0",
-    "Detail",
-    {
-        "answer": described(STRING, "What the agent said last, verbatim."),
-        "turns": REFS,
-        "session": NULLABLE_STRING,
-        "model": NULLABLE_STRING,
-        "usage": USAGE,
-        "durationMs": COUNT,
-        "instruction": described(NULLABLE_STRING, "The edge's rendered prompt."),
-        "context": described(
-            NULLABLE_REF, "The head the prompt was built from: prompts are rebuilt, never stored."
-        ),
-        "extraction": described(
-            STRING,
-            "frontmatter, correction, native, imported, or model:<name> where a model extracted the output.",
-        ),
-        "cost?": COST,
-        "notes?": described(STRINGS, "What happened besides: a session that was gone, a tool denied."),
-        "budget?": described(BUDGET, "Limits that a human raised before this step."),
-        "redactions?": list_of(
-            record("Redaction", {"where": STRING, "count": COUNT}),
-            description="Where secrets were taken out, and how many.",
-        ),
-        "code?": _REVISION,
-        "kept?": described(REF, "The Session: what the agent's program kept of the conversation."),
-        "approvals?": described(
-            list_of(REF, minItems=1), "The Approvals of the people whose answer the step is."
-        ),
-        "calls?": record(
-            "Calls",
-            {
-                "asked": POSITIVE,
-                "failed": COUNT,
-                "dropped": described(COUNT, "Those that the code went on without."),
-                "tolerated": described(COUNT, "How many may fail."),
-            },
-        ),
-        "source?": described(STRING, "What the step is called where it was imported from."),
-        "nodes?": described(REFS, "Nodes of that step, as they were there."),
-    },
-)
+_DETAIL = {
+    "answer": described(STRING, "What the agent said last, verbatim."),
+    "turns": REFS,
+    "session": NULLABLE_STRING,
+    "model": NULLABLE_STRING,
+    "usage": USAGE,
+    "durationMs": COUNT,
+    "instruction": described(NULLABLE_STRING, "The edge's rendered prompt."),
+    "context": described(
+        NULLABLE_REF, "The head the prompt was built from: prompts are rebuilt, never stored."
+    ),
+    "extraction": described(
+        STRING,
+        "frontmatter, correction, native, imported, or model:<name> where a model extracted the output.",
+    ),
+    "cost?": COST,
+    "notes?": described(STRINGS, "What happened besides: a session that was gone, a tool denied."),
+    "budget?": described(BUDGET, "Limits that a human raised before this step."),
+    "redactions?": list_of(
+        record("Redaction", {"where": STRING, "count": COUNT}),
+        description="Where secrets were taken out, and how many.",
+    ),
+    "code?": _REVISION,
+    "kept?": described(REF, "The Session: what the agent's program kept of the conversation."),
+    "approvals?": described(
+        list_of(REF, minItems=1), "The Approvals of the people whose answer the step is."
+    ),
+    "calls?": record(
+        "Calls",
+        {
+            "asked": POSITIVE,
+            "failed": COUNT,
+            "dropped": described(COUNT, "Those that the code went on without."),
+            "tolerated": described(COUNT, "How many may fail."),
+        },
+    ),
+    "source?": described(STRING, "What the step is called where it was imported from."),
+    "nodes?": described(REFS, "Nodes of that step, as they were there."),
+}
+DETAIL = node_type("DQG9SW25TK4D0", "Detail", _DETAIL)
 """How a step's output came about: the answer, the turns, the usage."""
+CACHING_DETAIL = node_type("54TM0CQRMKBY1", "CachingDetail", {**_DETAIL, "usage": CACHING_USAGE})
+"""A detail of a run that wrote input into a provider's cache."""
 _IDENTITY = record("Identity", {"name": STRING, "email": described(STRING, "As git's user.email has it.")})
 _MOMENT = {**COUNT, "maximum": 1 << 40, "description": "Unix seconds."}
 _DIGEST = {**STRING, "pattern": SHA256}
@@ -626,16 +625,18 @@ _KINDS: dict[Kind, frozenset[Hash]] = {
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({DETAIL}),
+    "detail": frozenset({DETAIL, CACHING_DETAIL}),
     "approval": frozenset({APPROVAL}),
     "revocation": frozenset({REVOCATION}),
-    "turn": frozenset({TURN}),
+    "turn": frozenset({TURN, CACHING_TURN}),
     "attempt": frozenset({ATTEMPT}),
     "session": frozenset({SESSION}),
     "text": frozenset({TEXT}),
 }
-OF_THREADS = tuple(BUILTIN.core)
-"""The built-in types that a thread may have nodes of."""
+_LATER = CACHING_TURN, CACHING_DETAIL
+OF_THREADS = tuple(node for node in BUILTIN.core if node not in _LATER)
+"""The built-in types that every version of a workflow has in its tree. Later types stand beside the steps that use
+them, so that an equal definition keeps its tree."""
 LIMITED, HAS_CAST, FANS_OUT, WITH_PEOPLE, OF_BRANCH = "limited", "crew", "fans-out", "people", "branch"
 _TRAITS: dict[Hash, dict[str, Callable[[Any], bool]]] = {
     WORKFLOW: {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +79,12 @@ def _stats_text(value: Any) -> str:
     damaged = "".join(f"{item['thread']} cannot be read: {item['problem']}\n" for item in value["damaged"])
     if not groups:
         return f"{damaged}nothing was spent there"
-    rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]
+    counts = ["input", "cached", "output"]
+    if total["written"]:
+        counts.insert(2, "written")
+    rows: list[tuple[str, ...]] = [(by, "steps", "failed", *counts, "cost", "time")]
     named = [*zip(labels(groups, by), groups, strict=True), ("total", total)]
-    rows += [(name, *_cells(item), duration(item["seconds"])) for name, item in named]
+    rows += [(name, *_cells(item, counts), duration(item["seconds"])) for name, item in named]
     header, *body = terminal.numbers(rows)
     notes = []
     if total["unmetered"]:
@@ -95,9 +99,14 @@ def _stats_text(value: Any) -> str:
     )
 
 
-def _cells(sums: Any) -> tuple[str, ...]:
-    counts = [f"{sums[key]:,}" if sums[key] is not None else "–" for key in ("input", "cached", "output")]
-    return (str(sums["steps"]), str(sums["attempts"] or ""), *counts, dollars(sums["cost"], sums["unpriced"]))
+def _cells(sums: Any, counts: Sequence[str]) -> tuple[str, ...]:
+    numbers = [f"{sums[key]:,}" if sums[key] is not None else "–" for key in counts]
+    return (
+        str(sums["steps"]),
+        str(sums["attempts"] or ""),
+        *numbers,
+        dollars(sums["cost"], sums["unpriced"]),
+    )
 
 
 def labels(groups: list[dict[str, Any]], by: str) -> list[str]:

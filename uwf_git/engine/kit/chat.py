@@ -561,17 +561,26 @@ def _text_of(message: Mapping[str, Any]) -> str:
     return refusal if isinstance(refusal, str) else ""
 
 
+_READ = "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"
+_WRITTEN = "cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens"
+"""How OpenAI, DeepSeek, Anthropic and the gateways to them count the input that a cache had, and that it got."""
+
+
 def _usage(value: Any) -> Usage | None:
     if not isinstance(value, dict):
         return None
     details = value.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    counted = {**value, **(details if isinstance(details, dict) else {})}
     counts = [_count(value.get("prompt_tokens")), _count(value.get("completion_tokens"))]
     if counts == [None, None]:
         return None
-    return Usage(
-        counts[0] or 0, counts[1] or 0, _count(cached) or _count(value.get("prompt_cache_hit_tokens")) or 0
+    read, written = (
+        next(filter(None, (_count(counted.get(name)) for name in names)), 0) for names in (_READ, _WRITTEN)
     )
+    prompt = counts[0] or 0
+    # Some gateways pass on Anthropic's count, which leaves out what a cache had and got.
+    beside = read + written if read + written > prompt else 0
+    return Usage(prompt + beside, counts[1] or 0, read, written)
 
 
 def _count(value: Any) -> int | None:

@@ -15,7 +15,6 @@ from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lin
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.format.node import to_blob
-from uwf_git.format.types import DETAIL, TURN
 from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
 
 if TYPE_CHECKING:
@@ -417,7 +416,7 @@ class Recorder:
         if known is None:
             self.turns.append(turn)
             where = f"turn {len(self.turns)}"
-            known = self._known[id(turn)] = self.put(TURN, self.redact(turn.payload(), where))
+            known = self._known[id(turn)] = self.put(turn.type, self.redact(turn.payload(), where))
         return known
 
     def detail(
@@ -445,7 +444,7 @@ class Recorder:
             notes=tuple(self.redact(said.notes, "notes")),
         )
         detail = detail._replace(redactions=tuple(self._redacted.items()))
-        return self.put(DETAIL, detail.payload())
+        return self.put(detail.type, detail.payload())
 
 
 class Answers:

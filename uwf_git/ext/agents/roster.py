@@ -236,7 +236,7 @@ def check(
         if answer != ANSWER and limited.command != REHEARSE:
             problem = f"{agent.alias} answered {answer[:60]!r} where it should say {ANSWER!r}"
             return CheckResult(agent.alias, took, None, None, problem, "is it a language model's answer?")
-        usage = detail.usage._asdict() if detail and detail.usage else None
+        usage = detail.usage.payload() if detail and detail.usage else None
         model = detail.model if detail else None
         return CheckResult(agent.alias, took, model, dict(sorted(usage.items())) if usage else None)
 

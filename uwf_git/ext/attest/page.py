@@ -10,7 +10,7 @@ from uwf_git.plugin import counted, document, markup, role_name, tag, thread_sta
 _MARKDOWN = 500_000  # characters that are rendered; the rest is shown as text
 _WIDTH = 12  # characters of an id in a table; the whole one is in its title
 
-_TOKENS = ("input", "output", "cached")
+_TOKENS = ("input", "output", "cached", "written")
 
 
 def audit_page(report: Mapping[str, Any]) -> str:
@@ -98,7 +98,7 @@ def _facts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if step["session"]:
         yield "session", tag("code", markup.text(step["session"]))
     if usage := step["usage"]:
-        yield "tokens", markup.text(", ".join(f"{usage[name]:,} {name}" for name in _TOKENS))
+        yield "tokens", markup.text(", ".join(f"{usage[name]:,} {name}" for name in _TOKENS if name in usage))
     if step["cost"] is not None:
         yield "cost", markup.text(f"${step['cost']}")
     yield "output", _id(step["output"]["sha256"]) + " (SHA-256)"

@@ -13,7 +13,6 @@ from typing import Any
 from uwf_git.plugin import (
     ANSWER,
     BUNDLE,
-    DETAIL,
     END,
     FORK,
     JOIN,
@@ -156,4 +155,4 @@ def _detail(instance: Instance, detail: Hash, step: Hash) -> Hash:
     plain = record._replace(
         instruction=None, context=None, budget=None, source=step, nodes=(), code=None, kept=None
     )
-    return store.put(DETAIL, plain.payload(), timestamp=content.timestamp)
+    return store.put(plain.type, plain.payload(), timestamp=content.timestamp)

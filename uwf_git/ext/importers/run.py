@@ -10,10 +10,8 @@ from uwf_git.ext.importers.intake import Intake, stamp
 from uwf_git.ext.importers.steps import DetailContents, OldStep, read_detail
 from uwf_git.ext.importers.workflows import Version
 from uwf_git.plugin import (
-    DETAIL,
     END,
     STEPNODE,
-    TURN,
     Decision,
     Detail,
     Hash,
@@ -168,7 +166,7 @@ class Run:
         turns = []
         for number, turn in enumerate(contents.turns, 1):
             payload, redactions[f"turn {number}"] = redact(turn.payload())
-            turns.append(self._intake.store.put(TURN, payload, when))
+            turns.append(self._intake.store.put(turn.type, payload, when))
         detail = Detail(
             answer=answer,
             turns=tuple(turns),
@@ -184,7 +182,7 @@ class Run:
             source=node,
             nodes=nodes,
         )
-        return self._intake.store.put(DETAIL, detail.payload(), when)
+        return self._intake.store.put(detail.type, detail.payload(), when)
 
 
 def _as_it_is(value: Any) -> tuple[Any, int]:

@@ -322,6 +322,7 @@ def _model(model: str | None, tokens: Tokens | None, session: str | None = None)
         "gen_ai.usage.input_tokens": tokens.input if tokens else None,
         "gen_ai.usage.output_tokens": tokens.output if tokens else None,
         "gen_ai.usage.cache_read.input_tokens": tokens.cached if tokens else None,
+        "gen_ai.usage.cache_creation.input_tokens": (tokens.written or None) if tokens else None,
     }
 
 

@@ -214,7 +214,7 @@ def usage_of(answer: Mapping[str, Any]) -> TokenUsage | None:
     beside = 0 if included else read + written
     if total == plain + beside + out + thought:
         out += thought
-    return TokenUsage(plain + beside, out, read)
+    return TokenUsage(plain + beside, out, read, written)
 
 
 def _quota(meta: Any) -> TokenUsage | None:

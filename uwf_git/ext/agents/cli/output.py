@@ -307,7 +307,7 @@ class _Spending:
         parts = list(selected(value, place.select))
         numbers = [
             [number for part in parts for path in paths for number in _numbers(part, path)]
-            for paths in (place.input, place.output, place.cached)
+            for paths in (place.input, place.output, place.cached, place.written)
         ]
         costs = [number for part in parts for path in place.cost for number in _numbers(part, path)]
         if not any(numbers) and not costs:

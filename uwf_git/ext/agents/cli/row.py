@@ -71,6 +71,7 @@ class UsageAt(NamedTuple):
     input: tuple[Find, ...]
     output: tuple[Find, ...]
     cached: tuple[Find, ...] = ()
+    written: tuple[Find, ...] = ()
     cost: tuple[Find, ...] = ()
     select: Select = Select()
     total: str = "last"
@@ -285,16 +286,16 @@ class _Reader:
         return tuple(self._usage(item, key) for item in (value if isinstance(value, list) else [value]))
 
     def _usage(self, value: Any, key: str) -> UsageAt:
-        named = (*UsageAt._fields[:4], "total", "by", "guess", "from", "when", "each", "where")
+        named = (*UsageAt._fields[:5], "total", "by", "guess", "from", "when", "each", "where")
         data = self._mapping(value, key, named)
         total = self._choice(data.get("total", "last"), f"{key}.total", SUMS)
-        input_, output, cached, cost = (
-            self._amounts(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:4]
-        )
+        amounts = {name: self._amounts(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:5]}
         by = self._path(data["by"], f"{key}.by") if "by" in data else None
         guess = self._tests(data.get("guess"), f"{key}.guess")
         stream = self._choice(data.get("from", "stdout"), f"{key}.from", STREAMS)
-        return UsageAt(input_, output, cached, cost, self._select(data, key), total, by, guess, stream)
+        return UsageAt(
+            **amounts, select=self._select(data, key), total=total, by=by, guess=guess, stream=stream
+        )
 
     def _turns(self, value: Any, key: str) -> tuple[TurnAt, ...]:
         if not isinstance(value, list):

@@ -393,7 +393,7 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[TokenUsage, fl
     nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
     tried = Attempts(ctx.store).all(ctx.thread)
     nodes += [attempt.detail for attempt in tried if attempt.detail is not None and attempt.agent == agent]
-    total, cost = [0, 0, 0], 0.0
+    total, cost = [*TokenUsage(0, 0)], 0.0
     for node in dict.fromkeys(nodes):
         detail = ctx.store.detail(node)
         if detail is None or detail.session != session or not detail.usage:

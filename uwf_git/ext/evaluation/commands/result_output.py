@@ -39,7 +39,7 @@ def told_value(spending: AgentSpending) -> dict[str, Any]:
         "cost": spending.cost,
         "unpriced": spending.unpriced,
         "seconds": round(spending.seconds, 3),
-        "usage": spending.usage._asdict() if spending.usage else None,
+        "usage": spending.usage.payload() if spending.usage else None,
     }
 
 
