@@ -29,6 +29,7 @@ ROOMS = {
     "worktrees": "Worktrees",
     "sessions": "Sessions of agent programs",
     "fan_out": "Fan-outs",
+    "warm": "Many steps by one command",
     "fleet": "Fleets",
     "integrity": "Integrity",
     "evaluation": "Evaluation",

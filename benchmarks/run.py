@@ -34,6 +34,7 @@ import sessions
 import startup
 import steps
 import throughput
+import warm
 import worktrees
 from rows import FULL, HEADER, QUICK, Point, Row, Size
 
@@ -78,6 +79,10 @@ GROUPS: tuple[Group, ...] = (
     fan_out.stepping,
     fan_out.joining,
     fan_out.looking,
+    warm.script,
+    warm.fork,
+    warm.threads,
+    warm.memory,
     fleet.dispatching,
     integrity.editing,
     evaluation.known,

@@ -38,7 +38,7 @@ def main(args: Sequence[str]) -> int:
         case ["leave", "a thread"]:
             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         case ["leave", "files"]:
-            _kept.extend(open(os.devnull) for _ in range(64))  # noqa: SIM115
+            _kept.extend(open(os.devnull) for _ in range(300))  # noqa: SIM115
         case ["leave", "memory"]:
             _kept.append(bytearray(os.urandom(1 << 20) * 128))
     return 0

@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 _NO_SEARCH = 1 << 0  # GIT_REPOSITORY_OPEN_NO_SEARCH
+_OPEN = 64  # packs
 _WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once, and of all packs
 
 
@@ -83,6 +84,8 @@ def _set_up() -> None:
     # It also maps whole packs, which would count as memory of every command.
     tell(C.GIT_OPT_SET_MWINDOW_SIZE, ffi.cast("size_t", _WINDOW))
     tell(C.GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, ffi.cast("size_t", _MAPPED))
+    # And it keeps the file of each open, those that were joined since too.
+    tell(C.GIT_OPT_SET_MWINDOW_FILE_LIMIT, ffi.cast("size_t", _OPEN))
 
 
 class Config:

@@ -32,7 +32,7 @@ from uwf_git.sandbox.warm import NUMBER
 LARGEST = 100 << 20
 """The bytes of memory with which a process is not used again."""
 _MOST = 500  # calls of a process
-_MOST_FILES = 32  # that a call may leave open, such as what is remembered of a store
+_MOST_FILES = 256  # that calls may leave open, such as the packs of a store
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Program = Callable[[Sequence[str]], int]
