@@ -21,6 +21,7 @@ ROOMS = {
     "steps": "Steps in the library",
     "growth": "Large stores",
     "agents": "Shipped agents",
+    "caching": "Prompt caches",
     "crews": "Crews",
     "chats": "Conversations",
     "pages": "Pages",

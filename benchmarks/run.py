@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import agents
+import caching
 import chats
 import crews
 import evaluation
@@ -54,6 +55,7 @@ GROUPS: tuple[Group, ...] = (
     peers.beside_peers,
     agents.stepping,
     agents.side_by_side,
+    caching.looping,
     crews.importing,
     crews.routing,
     crews.stepping,
