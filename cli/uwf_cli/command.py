@@ -8,7 +8,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -16,6 +16,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import FORMATS
 from uwf_git.base import extensions
 from uwf_git.base.errors import Usage
+from uwf_git.base.named_tuple import NamedTuple
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

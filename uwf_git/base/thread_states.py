@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, unique
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from uwf_git.base import errors
+from uwf_git.base.named_tuple import NamedTuple
 
 
 class Actor(Enum):

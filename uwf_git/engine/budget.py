@@ -14,9 +14,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Usage, UwfError, Waiting
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
 from uwf_git.engine.next_turn import outlook

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted
 from uwf_git.engine.calls import answers_joined
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT

@@ -13,7 +13,8 @@ on each, and steps and time are not counted together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from uwf_git.base.named_tuple import NamedTuple
 
 SHARED = ("maxTokens", "maxCost")
 """The limits of which branches get shares."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest
 from uwf_git.sandbox.quota import Quota
 

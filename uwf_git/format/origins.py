@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from uwf_git.base.errors import Invalid
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash
 from uwf_git.format.payloads import from_payload, to_payload
 

@@ -8,7 +8,8 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from uwf_git.base.named_tuple import NamedTuple
 
 _PROC = Path("/proc")
 _PIECE = 1 << 16

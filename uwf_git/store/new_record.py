@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import USER
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import Node
 from uwf_git.format.types import traits_of

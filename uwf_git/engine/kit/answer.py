@@ -13,9 +13,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from uwf_git.base.errors import Invalid
+from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.engine.kit.coerce import Plain
 from uwf_git.format.document import MAX_BYTES, InvalidYaml
 from uwf_git.format.node import unique_keys
