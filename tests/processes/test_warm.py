@@ -162,6 +162,19 @@ def test_quick_calls_wait_for_a_process_and_slow_ones_get_their_own(pool: WarmPo
     assert [process.wait(10) for process in slow] == [0] * len(slow)
 
 
+def test_a_call_runs_in_a_folder_that_is_gone_as_a_process_does(
+    pool: WarmPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    process = pool.spawn(["tell"])
+    assert process.stderr is not None and b"FileNotFoundError" in process.stderr.read()
+    assert process.wait(10) == 1
+    monkeypatch.chdir(tmp_path)
+    assert told(pool.spawn(["tell"]))[1] == str(tmp_path)
+
+
 def test_words_that_no_process_can_be_given_start_none(pool: WarmPool) -> None:
     with pytest.raises(ValueError, match="null"):
         pool.spawn(["\0"])

@@ -31,6 +31,9 @@ NUMBER = 16
 """The bytes of a number in a message."""
 
 _PIECE = 1 << 16
+_FOLDER = os.O_DIRECTORY | getattr(
+    os, "O_PATH", os.O_RDONLY
+)  # that is enough to go there, also if it is gone
 _FAILED = "the process that others are forked from has ended"
 
 
@@ -65,7 +68,7 @@ class WarmPool:
         given = working_in(cwd, elsewhere(self._env if env is None else env))
         if any("\0" in word for word in args):
             raise ValueError("embedded null byte")
-        order = json.dumps([list(args), given, os.path.abspath(cwd or os.getcwd())]).encode("ascii")  # noqa: PTH100, PTH109
+        order = json.dumps([list(args), given]).encode("ascii")
         with self._guard:
             began = time.monotonic()
             while not self._idle and self._running >= (os.cpu_count() or 1):
@@ -73,9 +76,11 @@ class WarmPool:
                 if left <= 0:
                     break
                 self._guard.wait(left)
+            folder = os.open(cwd or ".", _FOLDER)
             streams, pipes, theirs = _streams(stdin, stdout, stderr)
+            theirs.append(folder)
             try:
-                worker = self._begin(order, streams)
+                worker = self._begin(order, [*streams, folder])
                 self._running += 1
             except BaseException:
                 for pipe in filter(None, pipes):
@@ -102,11 +107,11 @@ class WarmPool:
             if template is not None:
                 template.close()
 
-    def _begin(self, order: bytes, streams: Sequence[int]) -> _Worker:
+    def _begin(self, order: bytes, descriptors: Sequence[int]) -> _Worker:
         while True:
             worker = self._idle.pop() if self._idle else self._forked()
             try:
-                worker.send(order, streams)
+                worker.send(order, descriptors)
                 return worker
             except OSError:  # an idle one was killed
                 worker.channel.close()
@@ -159,6 +164,10 @@ class WarmProcess:
         self._worker = worker
         self._guard = threading.Lock()
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when the call has ended."""
+        return self._worker.channel.fileno()
+
     def poll(self) -> int | None:
         """Return the exit status, negative for a signal, None while it runs."""
         with self._guard:
@@ -202,9 +211,9 @@ class _Worker:
         self.is_new = True
         self._read = b""
 
-    def send(self, order: bytes, streams: Sequence[int]) -> None:
+    def send(self, order: bytes, descriptors: Sequence[int]) -> None:
         self.channel.setblocking(True)
-        socket.send_fds(self.channel, [b"%*d" % (NUMBER, len(order))], streams)
+        socket.send_fds(self.channel, [b"%*d" % (NUMBER, len(order))], descriptors)
         self.channel.sendall(order)
         self.channel.setblocking(False)
 

@@ -6,8 +6,8 @@ It loads the program's module, and reads lines from a socket: ["fork"], answered
 socket of that; ["wait", ID], answered by the exit status of one; ["load", MODULE, …]. It ends with the socket, and has
 one thread and no open store, since a fork would have neither.
 
-A fork is sent calls: a number of bytes with three descriptors, its standard streams, then [arguments, environment,
-folder]. It answers {status, modules, last}: the modules that the call loaded, and whether the fork ends with it.
+A fork is sent calls: a number of bytes with four descriptors, its standard streams and its folder, then [arguments,
+environment]. It answers {status, modules, last}: the modules that the call loaded, and whether the fork ends with it.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ class _Fork:
                 break
         lifetime.end(0)
 
-    def _next(self) -> tuple[list[str], dict[str, str], str] | None:
-        """Wait for the next call, and take over its streams. Return None if none will come."""
+    def _next(self) -> tuple[list[str], dict[str, str]] | None:
+        """Wait for the next call, and take over its streams and folder. Return None if none will come."""
         try:
-            size, streams, _, _ = socket.recv_fds(self._channel, NUMBER, 3)
+            size, descriptors, _, _ = socket.recv_fds(self._channel, NUMBER, 4)
             if not size:
                 return None
             data = b""
@@ -136,13 +136,16 @@ class _Fork:
                 data += self._channel.recv(int(size) - len(data))
         except OSError:
             return None
+        *streams, folder = descriptors
+        os.fchdir(folder)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-            os.close(stream)
-        args, environ, folder = json.loads(data)
-        return args, environ, folder
+        for descriptor in descriptors:
+            os.close(descriptor)
+        args, environ = json.loads(data)
+        return args, environ
 
-    def _run(self, args: list[str], environ: dict[str, str], folder: str) -> int:
+    def _run(self, args: list[str], environ: dict[str, str]) -> int:
         """Run the program and return its status."""
         os.environ.clear()
         os.environ.update(environ)
@@ -150,7 +153,6 @@ class _Fork:
         sys.stdin, sys.stdout, sys.stderr = _opened(0, "r"), _opened(1, "w"), _opened(2, "w")
         try:
             self._is_busy = True
-            os.chdir(folder)
             status = self._program(args)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -148,16 +148,19 @@ class SideBySide:
         with deferred():
             process = self._pool.spawn(words)
             run = self._running[thread] = _Run(thread, process)
+        self._selector.register(process, selectors.EVENT_READ, run)
         for stream in run.rest:
             self._selector.register(stream, selectors.EVENT_READ, run)
 
     def _turn(self) -> None:
         for key, _events in self._selector.select(_POLL):
-            self._read(key.data, key.fileobj)  # type: ignore[arg-type]
+            if key.fileobj is not key.data.process:
+                self._read(key.data, key.fileobj)  # type: ignore[arg-type]
         for thread, run in list(self._running.items()):
             status = run.process.poll()
             if status is None:
                 continue
+            self._selector.unregister(run.process)
             for stream in run.rest:
                 while self._read(run, stream):
                     pass
