@@ -166,7 +166,7 @@ def without_quiet_branches(instance: Instance, threads: list[ListedThread]) -> l
     from uwf_git.format.types import OF_BRANCH
     from uwf_git.store.history import Head, is_call
 
-    if not instance.store.index.hashes_with(OF_BRANCH):
+    if not instance.store.index.has_any_with(OF_BRANCH):
         return threads
     quiet = [
         thread.head

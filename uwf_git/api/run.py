@@ -60,7 +60,7 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
 
 def _settle_branches(instance: Instance, thread: ThreadId) -> None:
     """End what a killed process left of a thread's lost forks. Moves refs as `sync.branches.settle_lost_forks`."""
-    if instance.store.index.hashes_with(OF_BRANCH):
+    if instance.store.index.has_any_with(OF_BRANCH):
         from uwf_git.sync.branches import settle_lost_forks
 
         settle_lost_forks(instance, thread)
@@ -98,7 +98,6 @@ def run(
     yielded.
     """
     with instance.keeping():
-        _settle_branches(instance, thread)
         count = 0
         while most is None or count < most:
             options = following()
@@ -150,6 +149,7 @@ def _joined(
     """Run the branches of a thread and return the outcome of their join, whoever made it."""
     from uwf_git.api.fan_out import at_work, in_own_order, raise_if_stopped, wait_for, waits_for_branches
 
+    _settle_branches(instance, thread)
     if options.exchange is not None:
         from uwf_git.api.exchange import fetch_branches
 

@@ -40,6 +40,9 @@ from uwf_git.workflow.turn import gathers_threads
 VERSION = 17
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
+# The first condition is that of the index.
+_HAS_TRAIT = "traits != '' AND ' ' || traits || ' ' LIKE ?"
+
 _TABLES = """
 CREATE TABLE nodes (
     hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL, traits TEXT NOT NULL
@@ -288,8 +291,12 @@ class Index(SqliteCache):
 
     def hashes_with(self, trait: str) -> list[Hash]:
         """Return the nodes that have a trait."""
-        rows = self._run("SELECT hash, traits FROM nodes WHERE traits != ''")
-        return [node for node, traits in rows if trait in traits.split()]
+        rows = self._run(f"SELECT hash FROM nodes WHERE {_HAS_TRAIT}", (f"% {trait} %",))
+        return [row[0] for row in rows]
+
+    def has_any_with(self, trait: str) -> bool:
+        """Return whether any node has a trait."""
+        return self._one(f"SELECT 1 FROM nodes WHERE {_HAS_TRAIT} LIMIT 1", (f"% {trait} %",)) is not None
 
     def has_trait(self, node: str | None, trait: str) -> bool:
         row = self._one("SELECT traits FROM nodes WHERE hash = ?", (node,))

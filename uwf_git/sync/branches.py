@@ -101,7 +101,7 @@ class LostFork(NamedTuple):
 def lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[LostFork]:
     """Return the lost forks, or those of a thread or of its parent, as they follow from the refs alone: a killed
     process may have begun to end their branches. Forks whose threads are not here are not lost."""
-    if not instance.store.index.hashes_with(OF_BRANCH):
+    if not instance.store.index.has_any_with(OF_BRANCH):
         return []
     waiting: dict[Oid, list[ThreadId]] = {}
     for head in instance.threads.all() if thread is None else _at_forks_of(instance, thread):
