@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -31,6 +32,7 @@ NUMBER = 16
 """The bytes of a number in a message."""
 
 _PIECE = 1 << 16
+_LOOK = 0.5  # seconds after which another thread may have seen the end of a call
 _FOLDER = os.O_DIRECTORY | getattr(
     os, "O_PATH", os.O_RDONLY
 )  # that is enough to go there, also if it is gone
@@ -180,14 +182,16 @@ class WarmProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit status. Raises TimeoutExpired after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        ends = select.poll()
+        with contextlib.suppress(ValueError):  # another thread has seen the end
+            ends.register(self, select.POLLIN)
         while (status := self.poll()) is None:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired([self._pool._program], timeout)
-            with contextlib.suppress(OSError, ValueError):  # another thread has seen the end
-                select.select([self._worker.channel], [], [], left)
+            ends.poll(min(left, _LOOK) * 1000)
         return status
 
     def send_signal(self, number: int) -> None:
