@@ -5,9 +5,9 @@
     none        all others cache every beginning by themselves
 
 A request may have four marks. A conversation gets three: behind its system prompt, behind the last message of the
-request before, which is in the cache, and behind its own last message, for the request after. A single prompt gets one,
-behind what the next prompt of its thread begins with too: what is written into a cache and never read costs more than
-it saves.
+request before, which is in the cache, and behind its own last message, for the request after, which tools or an earlier
+answer promise. A single prompt gets one, behind what the next prompt of its thread begins with too: what is written
+into a cache and never read costs more than it saves.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def takes_key(mark: Mark) -> bool:
     return "prompt_cache_breakpoint" in mark
 
 
-def marked(messages: Sequence[Message], mark: Mark) -> list[Message]:
+def marked(messages: Sequence[Message], mark: Mark, has_tools: bool = False) -> list[Message]:
     """Return the messages with marks. A prompt is in as many parts as in the next request that begins with it."""
     if not mark:
         return list(messages)
     parts = [_parts(message) for message in messages]
-    for place, part in _places(messages, parts):
+    for place, part in _places(messages, parts, has_tools):
         parts[place][part] = {**parts[place][part], **mark}
     return [
         message if _is_plain(texts) else {**message, "content": texts}
@@ -65,15 +65,17 @@ def marked(messages: Sequence[Message], mark: Mark) -> list[Message]:
     ]
 
 
-def _places(messages: Sequence[Message], parts: Sequence[Sequence[Any]]) -> set[tuple[int, int]]:
+def _places(
+    messages: Sequence[Message], parts: Sequence[Sequence[Any]], has_tools: bool
+) -> set[tuple[int, int]]:
     """Return the marked messages, each with its part."""
     roles = [message["role"] for message in messages]
     last = len(messages) - 1
     if roles == ["user"]:
         return {(0, len(parts[0]) - 2)} if len(parts[0]) > 1 else set()
-    marked = {last}
-    if roles[0] == "system":
-        marked.add(0)
+    marked = {0} if roles[0] == "system" else set()
+    if has_tools or "assistant" in roles:
+        marked.add(last)
     if "assistant" in roles:
         newest = last - roles[::-1].index("assistant")
         marked.update([place for place in range(newest) if roles[place] in ("user", "tool")][-1:])

@@ -217,7 +217,7 @@ class _Dialect(NamedTuple):
     forms: int = 0
 
     def body(self, fields: Mapping[str, Any], stream: bool, cache_key: str) -> dict[str, Any]:
-        body = {**fields, "messages": marked(fields["messages"], self.mark)}
+        body = {**fields, "messages": marked(fields["messages"], self.mark, "tools" in fields)}
         if cache_key and takes_key(self.mark):
             body["prompt_cache_key"] = cache_key
         if stream and self.stream:
