@@ -15,27 +15,33 @@ from model_server import Body, serving
 from workflows import start_thread
 
 from uwf_git.config.settings import Price
+from uwf_git.engine.kit.memory import Memory
 from uwf_git.engine.spending import ModelUsage, Tokens, Totals, tokens_in
 from uwf_git.engine.step import step
 from uwf_git.format.kinds import Usage
 from uwf_git.format.types import CACHING_DETAIL, CACHING_TURN, DETAIL, TURN
 from uwf_git.store.instance import Instance
 
-AGENTS = "uwf-builtin", "uwf-llm"
-"""One that repeats its own earlier turns, with tools, and one that is told all that happened."""
+AGENTS = ("uwf-builtin", True), ("uwf-builtin", False), ("uwf-llm", False)
+"""One with tools, which goes on with its role's last turn, or begins anew as after a failed one; and one that is told
+all that happened by a single prompt."""
 KINDS = ("none", cached_loop.by_prefix), ("anthropic", cached_loop.by_marks), ("openai", cached_loop.by_marks)
 
 
 @pytest.mark.parametrize(("marks", "cached"), KINDS, ids=[marks for marks, _ in KINDS])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(("agent", "resumes"), AGENTS)
 def test_a_cache_has_most_of_what_a_loop_asks(
     agent: str,
+    resumes: bool,
     marks: str,
     cached: cached_loop.Cached,
     instance: Instance,
     config: Callable[[str], Path],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not resumes:
+        monkeypatch.setattr(Memory, "previous", lambda memory: None)
     cached_loop.files(tmp_path)
     with serving(cached_loop.script()) as server:
         config(

@@ -81,7 +81,7 @@ def test_a_conversation_is_marked_where_the_last_request_ended_and_where_it_ends
     assert messages[0]["content"] == [{"type": "text", "text": "You work.", **ANTHROPIC}]
     assert (messages[2], messages[4], messages[5]) == (TALK[2], TALK[4], TALK[5])
     assert plain(messages) == TALK
-    assert places(marked(TALK[:2], ANTHROPIC, has_tools=True)) == [(0, 0), (1, 3)]
+    assert places(marked(TALK[:2], ANTHROPIC, has_tools=True)) == [(0, 0), (1, 2), (1, 3)]
     assert places(marked(TALK[:2], ANTHROPIC)) == [(0, 0)], "no further request is in sight"
     before = marked(TALK[:4], ANTHROPIC)
     assert places(before) == [(0, 0), (1, 3), (3, 0)] and plain(before) == TALK[:4]

@@ -6,8 +6,8 @@
 
 A request may have four marks. A conversation gets three: behind its system prompt, behind the last message of the
 request before, which is in the cache, and behind its own last message, for the request after, which tools or an earlier
-answer promise. A single prompt gets one, behind what the next prompt of its thread begins with too: what is written
-into a cache and never read costs more than it saves.
+answer promise. A prompt that begins a conversation, or is one, has a mark behind what the next prompt of its thread
+begins with too. What is written into a cache and never read costs more than it saves.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ def _places(
 ) -> set[tuple[int, int]]:
     """Return the marked messages, each with its part."""
     roles = [message["role"] for message in messages]
-    last = len(messages) - 1
-    if roles == ["user"]:
-        return {(0, len(parts[0]) - 2)} if len(parts[0]) > 1 else set()
-    marked = {0} if roles[0] == "system" else set()
+    ends = {0} if roles[0] == "system" else set()
+    shared = set()
     if has_tools or "assistant" in roles:
-        marked.add(last)
+        ends.add(len(roles) - 1)
     if "assistant" in roles:
-        newest = last - roles[::-1].index("assistant")
-        marked.update([place for place in range(newest) if roles[place] in ("user", "tool")][-1:])
-    return {(place, len(parts[place]) - 1) for place in marked if parts[place]}
+        newest = len(roles) - 1 - roles[::-1].index("assistant")
+        ends.update([place for place in range(newest) if roles[place] in ("user", "tool")][-1:])
+    elif len(parts[-1]) > 1 and (has_tools or roles == ["user"]):
+        shared.add((len(roles) - 1, len(parts[-1]) - 2))
+    return shared | {(place, len(parts[place]) - 1) for place in ends if parts[place]}
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
