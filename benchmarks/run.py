@@ -86,6 +86,7 @@ GROUPS: tuple[Group, ...] = (
     warm.threads,
     warm.memory,
     fleet.dispatching,
+    fleet.sharing,
     integrity.editing,
     evaluation.known,
     growth.on_many_threads,

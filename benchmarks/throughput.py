@@ -46,7 +46,7 @@ def of_a_worker(folder: Path, size: Size) -> Iterator[Row | Point]:
         with git_servers.serve(transport) as server:
             home = server.folder.parent
             config = server.config.replace("ssh -F", f"ssh {more.format(folder=home)} -F")
-            with _configured(home / "client.gitconfig", config):
+            with configured(home / "client.gitconfig", config):
                 yield from _among(folder / way, size, server, way)
 
 
@@ -65,7 +65,7 @@ def _among(folder: Path, size: Size, server: git_servers.Server, way: str) -> It
 
 
 @contextlib.contextmanager
-def _configured(path: Path, config: str) -> Iterator[None]:
+def configured(path: Path, config: str) -> Iterator[None]:
     """What the user's git is told meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(config)

@@ -332,6 +332,7 @@ from uwf_git.engine.pause import pause as _pause_thread
 from uwf_git.engine.pause import paused_threads as paused_threads
 from uwf_git.engine.pause import raise_if_paused as raise_if_paused
 from uwf_git.engine.pause import resume as _resume_thread
+from uwf_git.engine.performer import agent_command as agent_command
 from uwf_git.engine.performer import embedded as _embedded_agent
 from uwf_git.engine.performer import environment as _agent_environment
 from uwf_git.engine.performer import hash_printed as hash_printed

@@ -27,6 +27,7 @@ from two_machines import Machine
 from uwf_git.ext.fleet.server import Server
 
 _NUMBERS = itertools.count()
+_ALONE = "pace.QUICK = -1.0"  # each step is pushed before the next one begins
 _SOON = 20  # seconds, of which a loaded machine needs some
 # What stands for ssh: a command on this machine, unless the folder says that it hangs or refuses. It has a child, as a
 # proxy that ssh starts is one.
@@ -518,7 +519,7 @@ def test_a_thread_that_is_deleted_on_the_remote_is_given_up_and_told_while_other
     )
     agent.chmod(0o755)
     command = ("--all", "--remote", "origin", "--agent", f"uwf-exec {agent}", "--cwd", tmp_path)
-    running = begin("fleet", "run", *command)
+    running = begin("fleet", "run", *command, env=hurry(tmp_path / "hurried", _ALONE))
     if when == "by rm":
         wait_for(tmp_path / "began")
         other = Machine(uwf, tmp_path / "other")
@@ -552,9 +553,8 @@ def test_a_thread_that_the_remote_has_rewritten_is_given_up_and_told_while_other
         'fi\necho \'{"text": "said"}\'\n'
     )
     agent.chmod(0o755)
-    running = begin(
-        *("fleet", "run", "--all", "--remote", "origin", "--agent", f"uwf-exec {agent}", "--cwd", tmp_path)
-    )
+    command = ("--all", "--remote", "origin", "--agent", f"uwf-exec {agent}", "--cwd", tmp_path)
+    running = begin("fleet", "run", *command, env=hurry(tmp_path / "hurried", _ALONE))
     _, err = running.communicate(timeout=LIMIT)
     said = [json.loads(each)["error"] for each in err.splitlines() if each.startswith("{")]
     told = [error for error in said if error["code"] == "rewritten"]

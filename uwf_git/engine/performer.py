@@ -149,16 +149,12 @@ def performer_of(
 def provider_of(instance: Instance, head: Head, role: str, override: str | AgentOptions | None = None) -> str:
     """Return the provider that the next role's agent calls: its model's, or one with the agent's name, alias
     or command; "" if none."""
-    from uwf_git.config.resolve import resolve_agent
-
     known = instance.config.providers
-    if not known or head.row.workflow is None:
+    if not known:
         return ""
     with contextlib.suppress(UwfError):
-        cast = _cast_at(instance, head)
-        if cast is None or not asks_agent(cast.workflow, role):
+        if (config := _configured(instance, head, role, override)) is None:
             return ""
-        config = resolve_agent(instance.config, cast.role(role), override)
         names = [config.alias, Path(config.command).name]
         if (playing := embedded(config.command)) is not None:
             name = called(playing, config)
@@ -166,6 +162,27 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | Agent
             names.insert(0, playing.asks(instance.config, config.args))
         return next((name for name in names if name in known), "")
     return ""
+
+
+def agent_command(
+    instance: Instance, head: Head, role: str, override: str | AgentOptions | None = None
+) -> str:
+    """Return the command line of the next role's agent; "" if it asks none, or none is known."""
+    with contextlib.suppress(UwfError):
+        config = _configured(instance, head, role, override)
+        return "" if config is None else shlex.join([config.command, *config.args])
+    return ""
+
+
+def _configured(
+    instance: Instance, head: Head, role: str, override: str | AgentOptions | None
+) -> AgentConfig | None:
+    from uwf_git.config.resolve import resolve_agent
+
+    cast = _cast_at(instance, head)
+    if cast is None or not asks_agent(cast.workflow, role):
+        return None
+    return resolve_agent(instance.config, cast.role(role), override)
 
 
 def _cast_at(instance: Instance, head: Head) -> Cast | None:

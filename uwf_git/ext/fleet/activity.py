@@ -1,6 +1,6 @@
-"""The activity: one step of a thread on a worker's machine. Temporal may request a step twice, or from two
-workers at once, so the thread is checked first, and the step counts once its ref has moved by
-compare-and-swap."""
+"""The activity: a step of a thread on a worker's machine, and those after it while they are quick. Temporal may
+request a step twice, or from two workers at once, so the thread is checked first, and the step counts once its ref
+has moved by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
-from uwf_git.ext.fleet import messages
+from uwf_git.ext.fleet import messages, pace
 from uwf_git.ext.fleet.client import Queue
 from uwf_git.ext.fleet.exchange import Exchange
 from uwf_git.ext.fleet.limits import Backoff, Gate, queue_of
@@ -62,9 +62,10 @@ class Steps:
     async def step(
         self, thread: Any, head: Any, counts: Any = False, tries: Any = messages.TRIES
     ) -> dict[str, Any]:
-        """Return the thread's state after the step that follows `head`, made here or already made elsewhere;
-        with `counts` also its spending. Puts the branches that it waits for into the queue, where a step of theirs is
-        tried `tries` times. Raises ApplicationError with the fault, and the state if known."""
+        """Return the thread's state after the step that follows `head`, made here or already made elsewhere, and after
+        the next ones while these are quick; with `counts` after that step alone, with its spending. Puts the branches
+        that it waits for into the queue, where a step of theirs is tried `tries` times. Raises ApplicationError with
+        the fault, and the state if known."""
         try:
             messages.parse_step(thread, head)
         except Invalid as error:
@@ -101,28 +102,68 @@ class Steps:
         async with gate.turn():
             if (kept := await self._kept_from(request["thread"], came)) is not None:
                 return {"fault": kept.as_json()}
-            answer = await self._by_hand(request, gate)
+            answer = await self._sequence(request, gate)
         if self._exchange is None or answer.get("fault", {}).get("code") in _UNSHARED:
             return answer
         fault = await self._exchange.share(request["thread"])
-        if fault is not None and way_on(fault) == DONE:
+        if fault is None:
+            return answer
+        if way_on(fault) == DONE:
             looked = await self._hands.do({**request, "do": "look"})
-            has_moved = "fault" in looked or looked["stand"]["head"] != request["head"]
-            return looked if has_moved else {**looked, "fault": fault.as_json()}
-        return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
+            is_news = "fault" in looked or _has_moved(looked, request)
+            return looked if is_news else {**looked, "fault": fault.as_json()}
+        # A machine that fetches the thread doesn't get the steps: the queue is not to go on from them.
+        return answer if "fault" in answer and not _has_moved(answer, request) else {"fault": fault.as_json()}
 
     async def _kept_from(self, thread: str, came: float) -> Fault | None:
         if not await _is_wanted(time.monotonic() - came):
             return _UNWANTED
         return None if self._exchange is None else await self._exchange.gather(thread)
 
-    async def _by_hand(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
+    async def _sequence(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
+        """Make a step, and the next ones in its turn at the gate; return the last answer. If that is a fault, it has
+        the state after the step before."""
+        asked = time.monotonic()
+        until = asked + pace.SEQUENCE
         try:
-            answer = await self._hands.do(request)
+            answer = await self._by_hand(request, gate)
+            while self._goes_on(request, answer, gate) and (now := time.monotonic()) < until:
+                if now >= asked + pace.ASK_INTERVAL:
+                    asked = now
+                    if not await _queue_wants():
+                        break
+                stand = answer["stand"]
+                following = self._by_hand({**request, "head": stand["head"]}, gate)
+                answer = {"stand": stand, **await self._sharing(following, request["thread"], until)}
+            return answer
         except asyncio.CancelledError:
             if self._exchange is not None:
-                await self._exchange.part(request["thread"])  # its agent's output so far
+                await self._exchange.part(request["thread"])  # its steps, and its agent's output so far
             raise
+
+    async def _sharing(
+        self, step: Coroutine[Any, Any, Mapping[str, Any]], thread: str, until: float
+    ) -> Mapping[str, Any]:
+        """Return what a step returns. If it isn't made in time, those before it don't wait for its end to be pushed."""
+        if self._exchange is None:
+            return await step
+        async with asyncio.TaskGroup() as group:
+            making = group.create_task(step)
+            await asyncio.wait([making], timeout=until - time.monotonic())
+            if not making.done():
+                await self._exchange.part(thread)
+        return making.result()
+
+    def _goes_on(self, request: Mapping[str, Any], answer: Mapping[str, Any], gate: Gate) -> bool:
+        """Return whether the next step may be made in the same activity. Budgets count each step, servers limit
+        activities per second, and a worker that dies has left unknown what the step was that it died of."""
+        info = activity.info()
+        if "fault" in answer or not answer.get("quick") or answer["stand"]["queue"] != info.task_queue:
+            return False
+        return info.attempt == 1 and not request["counts"] and not self.ending and gate.takes_next()
+
+    async def _by_hand(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
+        answer = await self._hands.do(request)
         if "fault" in answer:
             fault = parse_fault(answer["fault"])
             if fault.by is not None:
@@ -130,11 +171,19 @@ class Steps:
         return answer
 
 
+def _has_moved(answer: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    stand = answer.get("stand")
+    return stand is not None and stand["head"] != request["head"]
+
+
 async def _is_wanted(waited: float) -> bool:
     info = activity.info()
     queued = (info.started_time - info.current_attempt_scheduled_time).total_seconds()
-    if queued + waited < _STALE_AFTER:
-        return True
+    return queued + waited < _STALE_AFTER or await _queue_wants()
+
+
+async def _queue_wants() -> bool:
+    info = activity.info()
     assert info.workflow_id is not None
     return await Queue(activity.client()).wants(info.workflow_id, info.workflow_run_id)
 
@@ -171,8 +220,8 @@ async def _alive() -> AsyncIterator[None]:
 
     async def signs() -> None:
         while True:
-            activity.heartbeat()
             await asyncio.sleep(between)
+            activity.heartbeat()
 
     task = asyncio.ensure_future(signs())
     try:

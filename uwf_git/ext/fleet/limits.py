@@ -91,11 +91,16 @@ class Gate:
         self._folder = folder_of(private) / "providers"
         self._name = quote(name, safe="")
         self._most = rates.concurrent_steps
+        self._is_paced = rates.steps_per_second is not None
         self._later = self._folder / f"{self._name}.later"
 
     def open_at(self) -> float:
         """Return the Unix time at which the provider may be called again."""
         return self._alone()[0]
+
+    def takes_next(self) -> bool:
+        """Return whether whoever has a turn may make another step in it."""
+        return not self._is_paced and self.open_at() <= time.time()
 
     def _alone(self) -> tuple[float, float]:
         try:

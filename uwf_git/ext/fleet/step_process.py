@@ -14,6 +14,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
 from uwf_git.ext.fleet.messages import ThreadReport, parse_step
+from uwf_git.ext.fleet.pace import Pace, Turn
+from uwf_git.ext.fleet.queue_states import rests
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
 from uwf_git.plugin import (
     Busy,
@@ -33,6 +36,7 @@ from uwf_git.plugin import (
     ThreadState,
     UwfError,
     Waiting,
+    agent_command,
     assign_worktree,
     avoid_programs,
     begin_log,
@@ -53,7 +57,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import AgentOptions, Head, Redactor
+    from uwf_git.plugin import AgentOptions, Head, Outcome, Redactor
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
 _ANSWER, _BRANCHES = "an answer", "its branches"
@@ -97,6 +101,7 @@ class StepRunner:
         self._location = locate_store(None, os.environ, Path.cwd())
         self._seen: object = None
         self._opened: Instance | None = None
+        self._pace = Pace()
 
     @property
     def instance(self) -> Instance:
@@ -113,8 +118,8 @@ class StepRunner:
         return self._opened
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request: `step` a thread (`stand`, `fault` or both), `look` without a step, `gather` or
-        `share` threads (`problems` by thread)."""
+        """Answer a request: `step` a thread (`stand`, `fault` or both; `quick` if its next step probably is), `look`
+        without a step, `gather` or `share` threads (`problems` by thread)."""
         do = request["do"]
         try:
             try:
@@ -129,8 +134,8 @@ class StepRunner:
                     self._notify({"warning": fault.message})
                 return {"fault": travels.as_json()}
             try:
-                stand = self._step(thread, head) if do == "step" else self._stand(thread)
-                return self._answer(self._counted(stand, request))
+                stand, quick = self._step(thread, head) if do == "step" else (self._stand(thread), False)
+                return {**self._answer(self._counted(stand, request)), "quick": quick}
             except Exception as error:  # of a plug-in's code anything may come
                 return self._failed(thread, request, error)
         except KeyboardInterrupt:
@@ -201,10 +206,11 @@ class StepRunner:
                 return self._opened.redactor
         return redactor_at(self._location)
 
-    def _step(self, thread: ThreadId, head: str) -> ThreadReport:
+    def _step(self, thread: ThreadId, head: str) -> tuple[ThreadReport, bool]:
+        """Return a thread's state after a step, and whether its next step will probably be quick."""
         from uwf_git.plugin import RunOptions, step_once
 
-        instance = self.instance
+        instance, began = self.instance, time.monotonic()
         head_now = instance.threads.head(thread)
         if head_now.archive is not None or head_now.node != head:
             log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=head_now.node)
@@ -212,7 +218,7 @@ class StepRunner:
                 with instance.locks.hold(thread):  # who ended it may have been killed in the midst of that
                     instance.threads.archive(head_now, head_now.archive.status)
             self._share_code(thread)
-            return self._stand(thread)
+            return self._stand(thread), False
         self._gather_branches(head_now)
         cwd = Path(self._orders.cwd) if self._orders.cwd else None
         if self._orders.workspace is not None:
@@ -220,10 +226,10 @@ class StepRunner:
             assign_worktree(instance, thread, option, Path.cwd())
         outcome = step_once(instance, thread, RunOptions(self._orders.agent, cwd, patience=0.0))
         self._notify({"step": outcome.as_json(), "told": outcome.told()})
-        self._share_code(thread)
+        code = self._share_code(thread)
         why = outcome.standing.reason if outcome.standing else ""
         following = outcome.outlook
-        return ThreadReport(
+        report = ThreadReport(
             thread,
             outcome.head,
             outcome.state,
@@ -233,11 +239,20 @@ class StepRunner:
             problem=_problem(following.problem, thread),
             why=why or _why(outcome.state) or _failures(outcome.position.head),
         )
+        if outcome.role is not None:
+            self._pace.note(self._turn(outcome, outcome.role), time.monotonic() - began)
+        if code or report.done or report.problem or rests(report.state) or following.next is None:
+            return report, False
+        return report, self._pace.is_quick(self._turn(outcome, following.next))
 
-    def _share_code(self, thread: ThreadId) -> None:
-        """Push what the thread's steps left, so that any machine can go on."""
+    def _turn(self, outcome: Outcome, role: str) -> Turn:
+        command = agent_command(self.instance, outcome.position.head, role, self._orders.agent)
+        return Turn(outcome.workflow, role, command)
+
+    def _share_code(self, thread: ThreadId) -> bool:
+        """Push what the thread's steps left, so that any machine can go on; return whether there was anything."""
         try:
-            push_code(self.instance, [thread], strict=True)
+            return bool(push_code(self.instance, [thread], strict=True))
         except RemoteFailed as error:
             raise WorkspaceNotKept(error.message, error.hint) from None
 
