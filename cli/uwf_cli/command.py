@@ -18,8 +18,6 @@ from uwf_git.base import extensions
 from uwf_git.base.errors import Usage
 from uwf_git.base.named_tuple import NamedTuple
 
-_HELP = {"help_option_names": ["-h", "--help"]}
-
 
 def _keep(attribute: str) -> Any:
     def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
@@ -33,6 +31,18 @@ def _keep(attribute: str) -> Any:
 
 def _names_of(command: click.Command) -> Iterable[str]:
     return command.members if isinstance(command, Group) else ()
+
+
+def printing(*names: str, text: Callable[[click.Context], str], told: str) -> click.Option:
+    """Return an option that prints a text and ends the command. Those of click look for translations of their help, for
+    which `locale` is loaded."""
+
+    def callback(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            click.echo(text(context), color=context.color)
+            context.exit()
+
+    return click.Option(names, is_flag=True, is_eager=True, expose_value=False, callback=callback, help=told)
 
 
 class Number(click.FloatRange):
@@ -61,6 +71,7 @@ def _shared_options() -> list[click.Parameter]:
         option("--root", keep="root_option", metavar="DIR", help=root),
         option("--all-projects", keep="all_projects", help=every, **flag),
         option("--debug", keep="debug_option", help=debug, **flag),
+        printing("-h", "--help", text=click.Context.get_help, told="Show this message and exit."),
     ]
 
 
@@ -69,7 +80,7 @@ class Command(click.Command):
     order."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **keywords: Any) -> None:
-        super().__init__(*args, **{"context_settings": _HELP, **keywords})
+        super().__init__(*args, **{"add_help_option": False, **keywords})
         self.examples = examples
         self.params.extend(_shared_options())
 

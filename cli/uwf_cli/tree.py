@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from uwf_cli.command import group
+from uwf_cli.command import group, printing
 from uwf_git.base.version import VERSION
 
 workflow = group(
@@ -238,5 +236,4 @@ uwf = group(
     "to a unique prefix.",
     epilog="Topics of uwf help: environment, exit-statuses, output, storage, threads.",
 )
-click.version_option(VERSION, "--version", "-V", message="uwf %(version)s", help="Print the version.")(uwf)
-uwf.params.insert(0, uwf.params.pop())
+uwf.params.insert(0, printing("--version", "-V", text=lambda _: f"uwf {VERSION}", told="Print the version."))

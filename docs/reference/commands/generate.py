@@ -82,7 +82,6 @@ def block(name: str, command: click.Command) -> str:
     """Return a command's help, without examples and the options that all commands share."""
     command = copy(command)
     command.params = [each for each in command.params if each.name not in _SHARED]
-    command.add_help_option = False
     formatter = click.HelpFormatter(width=100)
     click.Command.format_help(command, click.Context(command, info_name=name), formatter)
     return f"<!-- help: {name} -->\n```text\n{formatter.getvalue().strip()}\n```\n<!-- end -->"
