@@ -92,6 +92,18 @@ def test_a_signal_interrupts_a_call_and_no_process_that_is_idle(
     wait_until_gone(process.pid)
 
 
+@pytest.mark.parametrize("process", ["a new one", "an idle one"])
+def test_a_signal_that_a_call_is_sent_before_it_has_begun_interrupts_it(
+    pool: WarmPool, tmp_path: Path, process: str
+) -> None:
+    for _ in range(5):
+        if process == "an idle one":
+            assert process_of(pool)
+        called = pool.spawn(["sleep", str(tmp_path / "pid")])
+        called.send_signal(signal.SIGINT)
+        assert called.wait(10) == 130
+
+
 @pytest.mark.parametrize("what", ["foreign code", "a thread", "files", "memory"])
 def test_a_process_that_a_call_left_otherwise_than_it_was_is_not_used_again(
     pool: WarmPool, what: str

@@ -30,12 +30,15 @@ from uwf_git.sandbox.programs import elsewhere
 
 NUMBER = 16
 """The bytes of a number in a message."""
+BEGUN = b"+"
+"""What a process says when a call begins."""
 
 _PIECE = 1 << 16
 _LOOK = 0.5  # seconds after which another thread may have seen the end of a call
 _FOLDER = os.O_DIRECTORY | getattr(
     os, "O_PATH", os.O_RDONLY
 )  # that is enough to go there, also if it is gone
+_START = 10.0  # seconds that a call has to begin
 _FAILED = "the process that others are forked from has ended"
 
 
@@ -167,7 +170,8 @@ class WarmProcess:
         self._guard = threading.Lock()
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when the call has ended."""
+        """Return the descriptor that is readable when the call has ended, and before until `poll` sees that it has
+        begun."""
         return self._worker.channel.fileno()
 
     def poll(self) -> int | None:
@@ -195,6 +199,9 @@ class WarmProcess:
         return status
 
     def send_signal(self, number: int) -> None:
+        with self._guard:
+            if self.returncode is None and number != signal.SIGKILL:  # others reach no call that hasn't begun
+                self._worker.wait_until_begun(_START)
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -221,6 +228,14 @@ class _Worker:
         self.channel.sendall(order)
         self.channel.setblocking(False)
 
+    def wait_until_begun(self, seconds: float) -> None:
+        """Wait until the call has begun, or the process ends."""
+        begins = select.poll()
+        with contextlib.suppress(OSError, ValueError):
+            begins.register(self.channel, select.POLLIN)
+            if not self._read and begins.poll(seconds * 1000):
+                self._read += self.channel.recv(len(BEGUN))
+
     def end(self) -> tuple[int | None, Sequence[str], bool] | None:
         """Return how the call has ended, None while it runs: its status, None if the process is gone, the modules that
         it has loaded, and whether the process ends too."""
@@ -234,7 +249,7 @@ class _Worker:
             if not data:
                 return None, (), True
             self._read += data
-        end, self._read = json.loads(self._read), b""
+        end, self._read = json.loads(self._read.removeprefix(BEGUN)), b""
         return end["status"], end["modules"], end["last"]
 
 

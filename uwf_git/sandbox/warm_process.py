@@ -7,7 +7,8 @@ socket of that; ["wait", ID], answered by the exit status of one; ["load", MODUL
 one thread and no open store, since a fork would have neither.
 
 A fork is sent calls: a number of bytes with four descriptors, its standard streams and its folder, then [arguments,
-environment]. It answers {status, modules, last}: the modules that the call loaded, and whether the fork ends with it.
+environment]. It answers BEGUN, from when on signals interrupt the call, then {status, modules, last}: the modules that
+the call loaded, and whether the fork ends with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from uwf_git.base import lifetime
-from uwf_git.sandbox.warm import NUMBER
+from uwf_git.sandbox.warm import BEGUN, NUMBER
 
 LARGEST = 100 << 20
 """The bytes of memory with which a process is not used again."""
@@ -153,6 +154,8 @@ class _Fork:
         sys.stdin, sys.stdout, sys.stderr = _opened(0, "r"), _opened(1, "w"), _opened(2, "w")
         try:
             self._is_busy = True
+            with contextlib.suppress(OSError):  # nobody waits for it
+                self._channel.sendall(BEGUN)
             status = self._program(args)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
