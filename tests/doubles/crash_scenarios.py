@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from cli_samples import ONE, PAIR
 from commands import UWF, git
 from conftest import Result, Uwf
 from disk_states import CHANGING, paths_in, trace
+from fan_outs import audit
 from power import whole_lines
 from programs import program
 
@@ -42,6 +45,17 @@ class World(NamedTuple):
                 found[f"{git_dir.parent.name}/{git_dir.name} {name}"] = oid
                 if target:
                     found[f"{git_dir.parent.name}/{git_dir.name} {name}^{{}}"] = target[0]
+        return found
+
+    def steps(self, old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, set[str]]:
+        """The commits that each thread of the store has gone through between two states of the refs, by its id."""
+        found = defaultdict[str, set[str]](set)
+        for name, oid in new.items():
+            if re.search(r"/(threads/[^/^]*|archive/[^/]*\^{})$", name) and old.get(name) != oid:
+                git_dir = self.folder / name.partition(" ")[0]
+                before = [f"^{commit}" for commit in old.values()]
+                listed = git("--git-dir", git_dir, "rev-list", "--first-parent", oid, *before)
+                found[_last(name)] |= set(listed.split())
         return found
 
     def repositories(self) -> list[Path]:
@@ -78,6 +92,38 @@ def _put(world: World) -> str:
 def _started(world: World) -> str:
     _put(world)
     return str(world.run("thread", "start", "one", "-p", "Do it").json["thread"])
+
+
+def _two_started(world: World) -> str:
+    thread = _started(world)
+    world.run("thread", "start", "one", "-p", "Do it too")
+    return thread
+
+
+def _forking(world: World) -> str:
+    """A thread that forks two branches, one after the other."""
+    _put(world)
+    (world.folder / "audit.yaml").write_text(audit(policy="atOnce: 1"))
+    fields = "files: [a, b]\ntext: said"
+    script = f"echo asked >>{world.folder}/asked\ncat <<'END'\n---\n{fields}\n---\nDone.\nEND\n"
+    (world.folder / "answers.sh").write_text(script)
+    world.run("workflow", "put", world.folder / "audit.yaml")
+    return str(world.run("thread", "start", "audit", "-p", "Audit it").json["thread"])
+
+
+_SCRIPT = """
+meta = {"name": "script", "description": "Asks twice."}
+
+async def run(agent, parallel, pipeline, args):
+    return [await agent("one"), await agent("two")]
+"""
+
+
+def _scripted(world: World) -> str:
+    _put(world)
+    (world.folder / "script.py").write_text(_SCRIPT)
+    world.run("workflow", "put", world.folder / "script.py")
+    return str(world.run("thread", "start", "script", "-p", "null").json["thread"])
 
 
 def _asking(world: World) -> str:
@@ -130,6 +176,56 @@ def _step_done(world: World) -> None:
     assert _status(world) == "completed"
     assert len(world.run("thread", "steps", world.thread).json) == 1
     assert not is_kept or world.asked() == before, "the agent was asked again, though its answer was kept"
+
+
+def _running(*arguments: str) -> Callable[[World], list[str]]:
+    return lambda world: [
+        *("thread", "run", *(word.format(thread=world.thread) for word in arguments)),
+        *("--agent", _agent(world, "uwf-exec")),
+    ]
+
+
+def _run_done(wanted: int) -> Callable[[World], None]:
+    """Carries on whatever was run, by which agents give so many answers in all."""
+
+    def done(world: World) -> None:
+        kept, before = _answers(world), world.asked()
+        words = _running("--status", "idle,failed,joining", "-j", "2")(world)
+        for _ in range(2):  # the parent of a branch that was broken off waits for it
+            world.run(*words, check=None)
+        is_short = _status(world) == "completed-with-failures"
+        if is_short:  # a script hears null of a call whose process was killed, and so do people
+            fork = world.run("thread", "fork", world.thread, "--at", "0").json["thread"]
+            world.run(*_running(fork)(world))
+        listed = world.run("thread", "list", "--all").json
+        unlike = [
+            row
+            for row in listed
+            if not (is_short and world.thread in (row["thread"], row["parent"]))
+            and row["status"] != "completed"
+        ]
+        assert not unlike, f"not completed: {unlike}"
+        answers = _answers(world)
+        assert answers == wanted, f"{answers} answers are kept in the end, not {wanted}"
+        asked = world.asked() - before
+        assert asked <= wanted - kept, f"agents were asked {asked} times, though {kept} answers were kept"
+        for row in listed:
+            steps = world.run("thread", "steps", row["thread"]).json
+            assert [step["number"] for step in steps] == [*range(1, len(steps) + 1)], f"steps {steps}"
+
+    return done
+
+
+def _answers(world: World) -> int:
+    """How many answers of agents are kept: steps, and reports of those that are not committed yet."""
+    runs, count = world.folder / "root/store.git/uwf/runs", 0
+    for row in world.run("thread", "list", "--all").json:
+        steps = world.run("thread", "steps", row["thread"]).json
+        count += sum(step["agent"] == "uwf-exec" for step in steps)
+        report = runs / f"{row['thread']}.result"
+        kept = json.loads(report.read_bytes()) if report.exists() else {}
+        count += kept.get("head") == row["head"] and kept["error"] == "" and kept["agent"] == "uwf-exec"
+    return count
 
 
 def _started_done(world: World) -> None:
@@ -209,6 +305,9 @@ SCENARIOS = {
             _stepping(str(Path(sys.executable).parent / "uwf-exec")),
             _step_done,
         ),
+        Scenario("thread run -j", _two_started, _running("--all", "-j", "2"), _run_done(2)),
+        Scenario("thread run of a fan-out", _forking, _running("{thread}"), _run_done(4)),
+        Scenario("thread run of a script", _scripted, _running("{thread}"), _run_done(2)),
         Scenario("thread answer", _asking, _always("thread", "answer", "{thread}", "-m", "red"), _answered),
         Scenario("thread kill", _started, _always("thread", "kill", "{thread}"), _killed),
         Scenario("thread fork", _stepped, _always("thread", "fork", "{thread}"), _forked),
@@ -221,6 +320,10 @@ SCENARIOS = {
 }
 
 
+def _last(ref: str) -> str:
+    return ref.rpartition("/")[2].removesuffix("^{}")
+
+
 def made(scenario: Scenario, folder: Path, uwf: Uwf) -> World:
     """The world of a scenario, from nothing."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -230,10 +333,15 @@ def made(scenario: Scenario, folder: Path, uwf: Uwf) -> World:
 
 
 def wrong_with(
-    world: World, scenario: Scenario, before: dict[str, str], after: dict[str, str], is_cut: bool = False
+    world: World,
+    scenario: Scenario,
+    before: dict[str, str],
+    after: dict[str, str],
+    steps: Mapping[str, Collection[str]],
+    is_cut: bool = False,
 ) -> list[str]:
     """What is not as it should be where the command was stopped: `before` and `after` are the refs that there were and
-    would have been. `is_cut`: by a cut of power."""
+    would have been, `steps` the commits between these, by thread. `is_cut`: by a cut of power."""
     found: list[str] = []
 
     def expect(is_so: Any, what: str) -> None:
@@ -260,7 +368,7 @@ def wrong_with(
         now = world.refs()
         tagged = {commit for name, commit in after.items() if name.endswith("^{}")}
         for name in {*before, *after, *now}:
-            known = {before.get(name), after.get(name)}
+            known = {before.get(name), after.get(name), *steps.get(_last(name), ())}
             if before.get(name) and not after.get(name):
                 known |= tagged  # a thread is stepped before it is archived
             expect(now.get(name) in known, f"{name} is at {now.get(name)}, neither old nor new: {known}")
@@ -294,6 +402,7 @@ class Run:
         self._log = folder / "strace.log"
         self.calls = trace(self._command, self.world.folder, self._log)
         self.new = self.world.refs()
+        self._steps = self.world.steps(self.old, self.new)
         assert self.new != self.old or scenario.name in ("gc", "cas reindex")
 
     def instants(self) -> list[int]:
@@ -302,7 +411,7 @@ class Run:
 
     def wrong(self, is_cut: bool = False) -> list[str]:
         """What isn't as it should be in the world as it is now."""
-        return wrong_with(self.world, self.scenario, self.old, self.new, is_cut)
+        return wrong_with(self.world, self.scenario, self.old, self.new, self._steps, is_cut)
 
     def where(self, at: int) -> str:
         return f"before {at}: {self.calls[at]}" if at < len(self.calls) else "at the end"
@@ -345,6 +454,51 @@ class Run:
             f"-o /dev/null -e trace={kind} -e inject={kind}:signal=KILL:when={which}", str(number)
         )
 
+    def of_pool(self) -> list[tuple[str, int]]:
+        """The calls by which warm processes change something: the kind, and which of the calls of that kind of one
+        process it is."""
+        log = self._log.parent / "pool"
+        self._again_with_pool("-y", "-xx", "-s", "4096", "-e", f"trace={CHANGING}", "-o", str(log))
+        calls = list(self._numbered(whole_lines(log.read_text(errors="replace"))))
+        warm = {process for process, _, _, path in calls if "/store.git/" in path}
+        return sorted(
+            {
+                (kind, which)
+                for process, kind, which, _ in calls
+                if process in warm and not kind.startswith("open")
+            }
+        )
+
+    def again_without_warm(self, kind: str, which: int) -> tuple[subprocess.CompletedProcess[str], bool]:
+        """Runs the command once more in the world as it was. A warm process, or what it has started, is killed within a
+        call that `of_pool` gave. Returns whether one was, too."""
+        log = self._log.parent / "pool"
+        inject = f"inject={kind}:signal=KILL:when={which}"
+        done = self._again_with_pool("-e", f"trace={kind}", "-e", inject, "-o", str(log))
+        return done, "killed by SIGKILL" in log.read_text(errors="replace")
+
+    def _again_with_pool(self, *strace: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command once more with the process that forks warm ones, and these, under strace."""
+        traced = [program("strace"), "-f", "-q", *strace, sys.executable]
+        folder = self._log.parent / "traced"
+        folder.mkdir(exist_ok=True)
+        (folder / "sitecustomize.py").write_text(
+            "import os, sys\n"
+            "if 'uwf_git.sandbox.warm_process' in sys.orig_argv and not os.environ.pop('TRACED', ''):\n"
+            "    os.environ['TRACED'] = 'yes'\n"
+            f"    os.execv({traced[0]!r}, [*{traced!r}, *sys.orig_argv[1:]])\n"
+        )
+        self._as_before()
+        path = f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        return subprocess.run(
+            self._command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
     def _again_with_git(self, strace: str, number: str) -> subprocess.CompletedProcess[str]:
         """Runs the command once more with its n-th git under strace, or each."""
         programs, count = self._log.parent / "programs", self._log.parent / "count"
@@ -384,4 +538,4 @@ class Run:
         """As `wrong`, after a run that isn't the traced one: what it makes has other times, and so other ids."""
         now = self.world.refs()
         now |= {name: oid for name, oid in self.old.items() if name in self.new and name not in now}
-        return wrong_with(self.world, self.scenario, self.old, now)
+        return wrong_with(self.world, self.scenario, self.old, now, {})

@@ -19,6 +19,7 @@ from programs import program
 ALL = os.environ.get("UWF_TEST_FAULTS") == "all"
 SAMPLE = 2  # of the instants of a command, where not all are tried
 CUTS = 3  # what a power cut may leave at one instant is drawn so often
+POOLED = ("thread run -j", "thread run of a fan-out", "thread run of a script")
 Tell = Callable[[str, object], None]
 
 
@@ -120,3 +121,22 @@ def test_a_git_that_is_killed_within_a_call_leaves_the_old_state_or_the_new(
             violations.append(f"git {number}, {kind} {which}: {done.stderr[-300:]}")
         violations += [f"git {number}, {kind} {which}: {each}" for each in run.wrong_otherwise()]
     _report(record_property, "kill of a git", run, len(chosen), violations)
+
+
+@pytest.mark.timeout(7200 if ALL else 300)
+@pytest.mark.parametrize("run", POOLED, indirect=True)
+def test_a_warm_process_that_is_killed_within_a_call_leaves_the_old_state_or_the_new(
+    run: Run, record_property: Tell
+) -> None:
+    """As above with the processes that a command has forked off another and gives one call after the other."""
+    every = run.of_pool()
+    chosen = every if ALL else Random(run.scenario.name).sample(every, SAMPLE)
+    violations, killed = [], 0
+    for kind, which in chosen:
+        done, was_killed = run.again_without_warm(kind, which)
+        killed += was_killed
+        if "Traceback" in done.stderr:
+            violations.append(f"warm {kind} {which}: {done.stderr[-300:]}")
+        violations += [f"warm {kind} {which}: {each}" for each in run.wrong_otherwise()]
+    assert killed >= len(chosen) // 2, f"{killed} of {len(chosen)} were killed"
+    _report(record_property, "kill of a warm process", run, killed, violations)
