@@ -75,7 +75,6 @@ class ObjectDatabase:
         self._joining: PackJoin | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # recently written, as one pack
-        self._owners: list[Odb] = []
         self._list_packs()
 
     def borrow(self, objects: Path) -> None:
@@ -114,9 +113,10 @@ class ObjectDatabase:
     def _look_once(
         self, oid: Oid, packed: Callable[[_Packs, Oid], _T], loose: Callable[[str, IO[bytes]], _T]
     ) -> _T:
-        if self._packs.exists(oid):
+        packs = self._packs
+        if packs.backend.exists(oid):
             try:
-                return packed(self._packs, oid)
+                return packed(packs.backend, oid)
             except TooLarge:
                 raise
             except StoreDamaged:
@@ -126,7 +126,8 @@ class ObjectDatabase:
             with open(self._loose(name), "rb") as file:
                 return loose(name, file)
         except OSError:
-            return packed(all_objects(self._git), oid)
+            packs = self._newer_packs()
+            return packed(packs.backend if packs.backend.exists(oid) else all_objects(self._git), oid)
         except zlib.error as error:
             is_cut = str(error).startswith("Error -5 ")
             raise damaged(name, "it is truncated" if is_cut else "it cannot be decompressed") from None
@@ -148,12 +149,14 @@ class ObjectDatabase:
         return descriptor
 
     def _list_packs(self) -> None:
-        self._packs = OdbBackendPack(self._objects)  # those that are there by now
-        # pygit2 frees a backend, and closes its packs, only with the database that owns it. Another thread may still
-        # read from the one before.
-        owner = Odb()
-        owner.add_backend(self._packs, 1)
-        self._owners.append(owner)
+        self._packs = _PackFolder(f"{self._objects}/pack", self._objects)
+
+    def _newer_packs(self) -> _PackFolder:
+        """Return the packs, listed again if any came or went: libgit2 looks for each that has gone whenever it doesn't
+        find an object, and remembers it forever."""
+        if self._packs.has_changed():
+            self._list_packs()
+        return self._packs
 
     def _pack_names(self) -> frozenset[str]:
         try:
@@ -223,11 +226,15 @@ class ObjectDatabase:
 
     def has(self, oid: Oid) -> bool:
         """Return whether an object exists, without checking it."""
-        if (self._bulk is not None and oid in self._bulk) or self._packs.exists(oid):
+        if (self._bulk is not None and oid in self._bulk) or self._packs.backend.exists(oid):
             return True
         name = str(oid)
         try:
-            return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or self._git.odb.exists(oid)  # noqa: PTH110
+            return (
+                os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}")  # noqa: PTH110
+                or self._newer_packs().backend.exists(oid)
+                or self._git.odb.exists(oid)
+            )
         except GitError:  # it is in a pack and cannot be read there
             return True
 
@@ -278,7 +285,8 @@ class ObjectDatabase:
                     self._stored = self._bulk.recent
         finally:
             self._bulk = None
-        join(packs_of(self.path), self._joining)
+        if join(packs_of(self.path), self._joining):
+            self._list_packs()
 
     def store_gathered(self) -> None:
         """Store the collected objects. Raises StoreUnwritable."""
@@ -305,6 +313,27 @@ class ObjectDatabase:
                 if last_try or "No such file or directory" not in str(error):
                     raise unwritable(self.path, error) from None
         raise AssertionError("the last try returns or raises")
+
+
+class _PackFolder:
+    """The packs that a folder has when this is made. They stay open as long as this is there, since pygit2 frees them
+    only with the database that owns them."""
+
+    def __init__(self, folder: str, objects: str) -> None:
+        self._folder = folder
+        self._changed = self._modified()
+        self.backend = OdbBackendPack(objects)
+        self._owner = Odb()
+        self._owner.add_backend(self.backend, 1)
+
+    def has_changed(self) -> bool:
+        return self._modified() != self._changed
+
+    def _modified(self) -> int:
+        try:
+            return os.stat(self._folder).st_mtime_ns  # noqa: PTH116
+        except OSError:
+            return 0
 
 
 def _checked(name: str, data: bytes) -> tuple[int, bytes]:

@@ -228,12 +228,12 @@ def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
     return [(size, stem) for _, size, stem in sorted(sizes)]
 
 
-def join(folder: Path, prepared: PackJoin | None = None) -> None:
-    """Join our packs of similar size into larger ones. Concurrent readers find the objects in the new pack.
-    Packs kept for objects without refs are skipped if their maker lives; all are skipped during a gc.
-    `prepared` packs are not read again. Never raises."""
+def join(folder: Path, prepared: PackJoin | None = None) -> bool:
+    """Join our packs of similar size into larger ones; return whether there were enough. Concurrent readers find the
+    objects in the new pack. Packs kept for objects without refs are skipped if their maker lives; all are skipped
+    during a gc. `prepared` packs are not read again. Never raises."""
     if not any(_crowds(folder)) or is_packed_now(folder.parent.parent):
-        return
+        return False
     try:
         with _alone(folder):
             for path in stale_keep_files(folder):
@@ -246,6 +246,7 @@ def join(folder: Path, prepared: PackJoin | None = None) -> None:
                 prepared.begin()  # another process joined them
     except OSError as error:
         log.warning("9TZ4BX3V", "packs cannot be joined: {error}", error=repr(error))
+    return True
 
 
 def _crowds(folder: Path) -> Iterator[list[str]]:

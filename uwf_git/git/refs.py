@@ -37,6 +37,7 @@ _SOUND_LINE = _LINE + rb"|\^[0-9a-f]{40}"
 _SOUND = rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+"
 _ENTRY = rb"(?m)^[0-9a-f]{40} (\S+)\n(?:\^[0-9a-f]{40}\n)?"
 _BLOCK = 4096
+_SMALL = 32 << 10  # bytes of a packed-refs that is read at once, and known until it is replaced
 _MAX_PARTIAL_READS = 8  # packed-refs with more parts than this are read whole
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
 
@@ -88,7 +89,7 @@ def read_refs_named(git_dir: Path, names: Sequence[str]) -> dict[str, Oid]:
     loose = {name: _unpacked_ref(git_dir, name) for name in names}
     rest = [name for name, oid in loose.items() if oid is None]
     near = os.path.commonprefix(rest)  # noqa: RUF071
-    packed = _packed_under(git_dir, near, "")[1] if rest else {}
+    packed = _packed_under(git_dir, near) if rest else {}
     oids = {name: oid or packed.get(name) for name, oid in loose.items()}
     return {name: oid for name, oid in oids.items() if oid is not None}
 
@@ -121,24 +122,18 @@ def _damaged_ref(name: str, reason: str) -> StoreDamaged:
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
     """Return the refs under a prefix, except under `without`; None for one without object id. Without `read`,
     loose refs are None too. Raises StoreDamaged."""
-    key, packed = _packed_under(git_dir, prefix, without)
-    while True:
-        oids = _with_loose(git_dir, packed, prefix, read, without)
-        # A ref that is packed between two looks would be seen in neither place.
-        now, packed = _packed_under(git_dir, prefix, without, key)
-        if now == key:
-            return oids
-        key = now
+    # In this order: a ref that is packed between the two looks is seen by the second.
+    loose = _loose_refs(git_dir, prefix, read, without)
+    return _packed_under(git_dir, prefix, without) | loose
 
 
-def _with_loose(
-    git_dir: Path, oids: dict[str, Oid | None], prefix: str, read: bool, without: str
-) -> dict[str, Oid | None]:
+def _loose_refs(git_dir: Path, prefix: str, read: bool, without: str) -> dict[str, Oid | None]:
+    oids: dict[str, Oid | None] = {}
     folders = [prefix.rstrip("/")]
     while folders:
         folder = folders.pop()
         try:
-            entries = list(os.scandir(git_dir / folder))
+            entries = list(os.scandir(f"{git_dir}/{folder}"))
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -161,8 +156,10 @@ def _with_loose(
 def may_have_refs(git_dir: Path, prefix: str) -> bool:
     """Return whether there are or were refs under a prefix (ending in a slash), without reading them."""
     try:
-        if (git_dir / prefix).is_dir():
+        if stat.S_ISDIR(os.stat(f"{git_dir}/{prefix}").st_mode):  # noqa: PTH116
             return True
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     except OSError as error:
         raise _damaged_folder(git_dir / prefix, error) from None
     return is_packed_under(git_dir, prefix)
@@ -170,6 +167,8 @@ def may_have_refs(git_dir: Path, prefix: str) -> bool:
 
 def is_packed_under(git_dir: Path, prefix: str) -> bool:
     """Return whether packed-refs has a ref under a prefix, without reading all of it. Raises StoreDamaged."""
+    if (known := _known_packed(git_dir)) is not None:
+        return known.has_under(prefix)
     wanted = prefix.encode("utf-8", "surrogateescape")
     with _opened(git_dir) as (descriptor, key):
         if key is None:
@@ -275,6 +274,10 @@ class _Packed:
             self._found[prefix, without] = {name: self._refs[name] for name in names}
         return self._found[prefix, without].copy()
 
+    def has_under(self, prefix: str) -> bool:
+        first, last = self._bounds(prefix)
+        return first < last
+
     def _bounds(self, prefix: str) -> tuple[int, int]:
         first = bisect_left(self._names, prefix)
         return first, bisect_left(self._names, prefix + "\U0010ffff", first)
@@ -283,41 +286,47 @@ class _Packed:
 _parsed: tuple[object, _Packed] = (None, _Packed())
 # While the file that was parsed is open no other gets its inode, by which it is known.
 _parsed_file = -1
+_NO_REFS = _Packed()
 
 
-def _packed_under(
-    git_dir: Path, prefix: str, without: str, known: Key | None = None
-) -> tuple[Key | None, dict[str, Oid | None]]:
-    """Return the refs of packed-refs under a prefix and its key; nothing if its key is `known`. Reads all of
-    it only if needed. Raises StoreDamaged."""
-    global _parsed, _parsed_file
+def _known_packed(git_dir: Path) -> _Packed | None:
+    """Return the refs of packed-refs, None if it has to be read. Raises StoreDamaged if it is gone."""
+    try:
+        status = os.stat(f"{git_dir}/{PACKED}", follow_symlinks=False)  # noqa: PTH116
+    except FileNotFoundError:
+        if _seen(git_dir):
+            raise _damaged_packed(git_dir, _GONE) from None
+        return _NO_REFS
+    except OSError as error:
+        raise _damaged_packed(git_dir, error.strerror or str(error)) from None
+    key = Key(status.st_ino, status.st_mtime_ns, status.st_size)
+    return _parsed[1] if _parsed[0] == (git_dir, key) else None
+
+
+def _packed_under(git_dir: Path, prefix: str, without: str = "") -> dict[str, Oid | None]:
+    """Return the refs of packed-refs under a prefix. Reads all of it only if needed. Raises StoreDamaged."""
+    if (known := _known_packed(git_dir)) is not None:
+        return known.under(prefix, without)
     with _opened(git_dir) as (descriptor, key):
-        if key is None or key == known:
-            return key, {}
-        if _parsed[0] != (git_dir, key):
-            is_sound = _seen(git_dir) == key
-            if is_sound:
-                wanted = prefix.encode("utf-8", "surrogateescape")
-                low = _around(descriptor, key.size, wanted)[0]
-                high = _around(descriptor, key.size, wanted + b"\xff")[1]
-                if high - low < key.size // _MAX_PARTIAL_READS + _BLOCK:
-                    return key, _Packed(_read(descriptor, high - low, low)).under(prefix, without)
-            data = _read(descriptor, key.size, 0)
-            if not is_sound:
-                _check(git_dir, key, data)
-            _parsed = (git_dir, key), _Packed(data)
-            if _parsed_file >= 0:
-                os.close(_parsed_file)
-            _parsed_file = os.dup(descriptor)
-    return key, _parsed[1].under(prefix, without)
+        if key is None:
+            return {}
+        if key.size > _SMALL and _seen(git_dir) == key:
+            wanted = prefix.encode("utf-8", "surrogateescape")
+            low = _around(descriptor, key.size, wanted)[0]
+            high = _around(descriptor, key.size, wanted + b"\xff")[1]
+            if high - low < key.size // _MAX_PARTIAL_READS + _BLOCK:
+                return _Packed(_read(descriptor, high - low, low)).under(prefix, without)
+        return _parse(git_dir, descriptor, key).under(prefix, without)
 
 
 def _packed_ref(git_dir: Path, name: str) -> Oid | None:
+    if (known := _known_packed(git_dir)) is not None:
+        return known.ref(name)
     with _opened(git_dir) as (descriptor, key):
         if key is None:
             return None
-        if _parsed[0] == (git_dir, key):
-            return _parsed[1].ref(name)
+        if key.size <= _SMALL:
+            return _parse(git_dir, descriptor, key).ref(name)
         wanted = name.encode("utf-8", "surrogateescape")
         if _seen(git_dir) == key:
             low, high = _around(descriptor, key.size, wanted)
@@ -327,6 +336,19 @@ def _packed_ref(git_dir: Path, name: str) -> Oid | None:
             _check(git_dir, key, data)
     match = re.search(rb"^([0-9a-f]{40}) " + re.escape(wanted) + rb"$", data, re.MULTILINE)
     return Oid(hex=match[1].decode()) if match else None
+
+
+def _parse(git_dir: Path, descriptor: int, key: Key) -> _Packed:
+    global _parsed, _parsed_file
+    data = _read(descriptor, key.size, 0)
+    if _seen(git_dir) != key:
+        _check(git_dir, key, data)
+    packed = _Packed(data)
+    _parsed = (git_dir, key), packed
+    if _parsed_file >= 0:
+        os.close(_parsed_file)
+    _parsed_file = os.dup(descriptor)
+    return packed
 
 
 def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
@@ -352,7 +374,7 @@ def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
 @contextlib.contextmanager
 def _opened(git_dir: Path) -> Iterator[tuple[int, Key | None]]:
     try:
-        descriptor = os.open(git_dir / PACKED, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(f"{git_dir}/{PACKED}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         if _seen(git_dir):
             raise _damaged_packed(git_dir, _GONE) from None
@@ -396,7 +418,7 @@ def note_packed(git_dir: Path, key: Key | None = None) -> None:
 
 def _seen(git_dir: Path) -> Key | None:
     try:
-        numbers = (read_file(git_dir / PRIVATE / SEEN) or b"").split()
+        numbers = (read_file(f"{git_dir}/{PRIVATE}/{SEEN}") or b"").split()
         return Key(*map(int, numbers)) if len(numbers) == 3 else None
     except (OSError, ValueError):
         return None
