@@ -54,11 +54,12 @@ def finished_work(work: Work, is_judged: bool = True) -> AgentResult | None:
 def save(work: Work, result: AgentResult) -> None:
     """Keep a step that cannot be committed now for the next step to take over."""
     assert result.step is not None
-    if (report := work.report()) is not None and report.step == result.step:
-        return
     store, (head, history) = work.instance.store, work.at
     stop = frozenset(past.hash for past in history.steps) | {history.start_hash}
     with contextlib.suppress(UwfError):
+        if (report := work.report()) is not None and report.step == result.step:
+            work.instance.runs.sync_report(work.thread)
+            return
         nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(result.step, stop)}
         report = AgentReport(head.node, work.role, result.agent, result.step, result.detail, "", "", nodes)
         work.instance.runs.report(work.thread, report)

@@ -114,7 +114,7 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
 def current_turns(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
     """Return the turns of the step in progress, or of its sub-workflow's step."""
     notes = instance.runs.notes(thread)
-    turns = noted_turns(instance, notes)
+    turns = noted_turns(instance, thread, notes)
     if not turns and notes and is_thread_id(child := notes[-1].get("session", "")):
         return current_turns(instance, ThreadId(child))
     return turns
@@ -271,7 +271,7 @@ class TurnFeed:
         if notes:
             self._noted = noted
             named = [note for note in notes if "turn" in note]
-            for turn in noted_turns(self._instance, named[self._notes :]):
+            for turn in noted_turns(self._instance, self._thread, named[self._notes :]):
                 self._notes += 1
                 self._spoke = self._spoke and turn.role != "assistant"
                 yield from self._turn(self._shown + 1, turn, self._thread)

@@ -28,6 +28,13 @@ def sync(path: str | Path) -> None:
         os.close(descriptor)
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write a file's content, however much the system takes at once. Raises OSError."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def sync_all(descriptors: Sequence[int], meanwhile: Callable[[], object] | None = None) -> None:
     """fsync several files, starting all before waiting; `meanwhile` must not rely on them. Raises OSError,
     and what `meanwhile` raises."""
@@ -120,7 +127,7 @@ def sync_folder(path: Path) -> None:
         sync(Path(folder))
 
 
-def reserve(path: Path, size: int, mode: int) -> None:
+def reserve(path: str | Path, size: int, mode: int) -> None:
     """Make a file with allocated space, unwritten if possible. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:

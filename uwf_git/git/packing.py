@@ -25,7 +25,7 @@ from pathlib import Path
 
 from uwf_git.base import log
 from uwf_git.base.named_tuple import NamedTuple
-from uwf_git.git.fsync import make_folders, share, sync, sync_all
+from uwf_git.git.fsync import make_folders, share, sync, sync_all, write_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, stale_keep_files
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
 from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
@@ -195,9 +195,7 @@ def _written(folder: Path, begin: str, data: bytes, folders: list[str]) -> int:
     folders.append(path)
     try:
         share(path)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        write_all(descriptor, data)
     except BaseException:
         os.close(descriptor)
         raise

@@ -9,6 +9,7 @@ checked again for one ref, and its absence is noticed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -57,9 +58,9 @@ class PackedDamage(NamedTuple):
     lines: tuple[str, ...] = ()
 
 
-def read_file(path: str | Path, most: int | None = None) -> bytes | None:
+def read_file(path: str | Path, most: int | None = None, at_most: int | None = None) -> bytes | None:
     """Read a small file, or its first bytes; None if missing or a folder. Raises OSError for anything but a
-    regular file, since a FIFO would block."""
+    regular file, since a FIFO would block, and for a file of more than `at_most` bytes."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -70,7 +71,12 @@ def read_file(path: str | Path, most: int | None = None) -> bytes | None:
             return None
         if not stat.S_ISREG(status.st_mode):
             raise OSError(_NO_FILE)
-        return _read(descriptor, status.st_size + 1 if most is None else most, 0)
+        if at_most is not None and status.st_size > at_most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        if most is not None:
+            return _read(descriptor, most, 0)
+        data = os.pread(descriptor, status.st_size + 1, 0)
+        return data if len(data) == status.st_size else _read(descriptor, status.st_size + 1, 0)
     finally:
         os.close(descriptor)
 
@@ -88,8 +94,11 @@ def read_refs_named(git_dir: Path, names: Sequence[str]) -> dict[str, Oid]:
     StoreDamaged."""
     loose = {name: _unpacked_ref(git_dir, name) for name in names}
     rest = [name for name, oid in loose.items() if oid is None]
-    near = os.path.commonprefix(rest)  # noqa: RUF071
-    packed = _packed_under(git_dir, near) if rest else {}
+    packed: dict[str, Oid | None] = {}
+    if rest and (known := _known_packed(git_dir)) is not None:
+        packed = {name: known.ref(name) for name in rest}
+    elif rest:
+        packed = _packed_under(git_dir, os.path.commonprefix(rest))  # noqa: RUF071
     oids = {name: oid or packed.get(name) for name, oid in loose.items()}
     return {name: oid for name, oid in oids.items() if oid is not None}
 

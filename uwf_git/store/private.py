@@ -1,10 +1,11 @@
 """Files of the private folder `<git dir>/uwf/`, which are never shared.
 
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
-    runs/<ULID>.result    the report: the StepNode or the failure, with its nodes, synced before the first is written
+    runs/<ULID>.result    the report: the StepNode or the failure, with its nodes; what follows a NUL isn't its
     runs/<ULID>.answer    the agent's answers, one per line, before they are judged
     runs/<ULID>.room      disk space reserved for the report before the agent runs
     runs/<ULID>.turns     a line for each turn, and for the agent's session
+    runs/<ULID>.contents  the nodes of these turns, until a step or an attempt has them
     runs/<ULID>.said      the model's current stream; see `LiveStream`
     runs/<ULID>.printed   lines printed by the agent's command, without secrets; see `LiveStream`
     runs/<ULID>.now       the model, and the latest line of output
@@ -30,11 +31,12 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,9 +45,11 @@ from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Usage as TokenUsage
-from uwf_git.git.fsync import make_folders, reserve, share, sync
+from uwf_git.git.fsync import make_folders, reserve, share, sync, write_all
+from uwf_git.git.objects import BLOB, id_of
+from uwf_git.git.refs import read_file
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
-from uwf_git.store.private_files import content_of, opener, read_private, write_private
+from uwf_git.store.private_files import MOST, content_of, opener, read_private, write_private
 
 QUESTION_VARIABLE = "UWF_QUESTION"
 """Names the file with a code workflow's question to an agent that runs as a command: `answer.json` beside it is for the
@@ -53,17 +57,20 @@ answer, and no step is made."""
 _MINE = 0o600  # streams are readable by their user alone, or by those who share the repository
 _NONCE_MARK = "uwfnonce-"  # by which nonces are removed from stored data; see config.tokens
 ROOM = 256 * 1024  # bytes that are kept free for a report
+_END = b"\0"  # of a report, in the space that was kept for it
 _OF_A_RUN = (
     "json",
     "result",
     "room",
     "turns",
+    "contents",
     "log",
     "said",
     "printed",
     "now",
     "off",
-)  # the files of one, but for its answers
+    "answer",
+)
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # reason of an interruption
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
@@ -134,6 +141,13 @@ class StreamPosition(NamedTuple):
 UNREAD = StreamPosition()
 
 
+class Place(NamedTuple):
+    """The bytes of a file that something has."""
+
+    at: int
+    size: int
+
+
 class LiveStream:
     """A model's current stream, or a command's output, for watchers. Best effort: anything beyond `most`
     bytes or unwritable is dropped."""
@@ -192,6 +206,7 @@ class Runs:
 
     def __init__(self, private: Path, nonce: str = "") -> None:
         self._folder = private / "runs"
+        self._below = f"{self._folder}/"
         self._given = nonce
         self._nonces: dict[ThreadId, str] = {}  # of the orders of this process
 
@@ -199,21 +214,22 @@ class Runs:
         """Write an order with a new nonce, clear the last report and log, and reserve space for the report,
         so that no agent runs whose answer could not be kept. Unjudged answers to the same order stay for its
         agent. Raises StoreUnwritable."""
-        self._forget(thread, *_OF_A_RUN, *(() if self.answers(thread, order) else ("answer",)))
+        kept = ("answer", "contents") if self.answers(thread, order) else ()
+        self._forget(thread, *(suffix for suffix in _OF_A_RUN if suffix not in kept))
         nonce = self._nonces[thread] = _NONCE_MARK + os.urandom(16).hex()
         value = order._replace(nonce_sha256=_sha256(nonce))._asdict()
-        write_private(self._folder / f"{thread}.json", _json(value), mode=_MINE)
+        write_private(Path(self._path(thread, "json")), _json(value), mode=_MINE)
         try:
-            reserve(self._room(thread), ROOM, _MINE)
+            reserve(self._path(thread, "room"), ROOM, _MINE)
         except OSError as error:
-            self._forget(thread, *_OF_A_RUN)
+            self._forget(thread, *(suffix for suffix in _OF_A_RUN if suffix not in ("answer", "contents")))
             raise StoreUnwritable(
                 f"no agent was started: its answer could not be saved to {self._folder}: {error}",
                 "check permissions and free space",
             ) from None
 
     def read_order(self, thread: ThreadId) -> EngineOrder | None:
-        value = self._read(self._folder / f"{thread}.json", EngineOrder)
+        value = self._read(self._path(thread, "json"), EngineOrder)
         return None if value is None else EngineOrder(**value | {"command": tuple(value.get("command", ()))})
 
     def nonce(self, thread: ThreadId) -> str:
@@ -229,33 +245,57 @@ class Runs:
         """Return whether the order belongs to another process."""
         return self.read_order(thread) is not None and not self.is_asked(thread)
 
-    def report(self, thread: ThreadId, report: AgentReport) -> None:
-        """Write and sync the report with the order's nonce, into the reserved space. Raises StoreUnwritable,
-        and Usage without the nonce."""
-        if self.is_anothers(thread):
+    def is_engine(self, thread: ThreadId) -> bool:
+        """Return whether this process ordered the step in progress."""
+        return thread in self._nonces
+
+    def report(self, thread: ThreadId, report: AgentReport, synced: bool = True) -> None:
+        """Write the report with the order's nonce, into the reserved space. `synced` waits for the disk. Raises
+        StoreUnwritable, and Usage without the nonce."""
+        order = self.read_order(thread)
+        if order is not None and order.nonce_sha256 != _sha256(self.nonce(thread)):
             raise Usage(
                 f"another process was asked for the step of thread {thread}", f"uwf thread show {thread}"
             )
         data = _json(report._replace(nonce=self.nonce(thread))._asdict())
-        room = self._room(thread)
-        try:
-            make_folders(self._folder)
-            with open(os.open(room, _TO_WRITE, _MINE), "wb") as file:
+        room = self._path(thread, "room")
+        with self._saving():
+            descriptor = self._opened(room, _TO_WRITE)
+            try:
                 share(room)
-                file.write(data)
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
+                write_all(descriptor, data + _END)  # the space isn't given back, which takes longer
+            finally:
+                os.close(descriptor)
+            os.replace(room, self._path(thread, "result"))  # noqa: PTH105
+        if synced:
+            self.sync_report(thread)
+        self._forget(thread, "answer")
+
+    def sync_report(self, thread: ThreadId) -> None:
+        """Wait until the report is on the disk. Raises StoreUnwritable."""
+        with self._saving():
+            sync(self._path(thread, "result"))
             with contextlib.suppress(FileNotFoundError):  # of an agent that is called by hand
-                sync(self._folder / f"{thread}.json")
-            room.replace(self._folder / f"{thread}.result")
+                sync(self._path(thread, "json"))
             sync(self._folder)
-            self._forget(thread, "answer")
+
+    @contextlib.contextmanager
+    def _saving(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreUnwritable(
                 f"cannot save the agent's answer to {self._folder}: {error}",
                 "check permissions and free space",
             ) from None
+
+    def _opened(self, path: str, flags: int) -> int:
+        """Open a file of ours to write it, in a folder that may not be there yet. Raises OSError."""
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, _MINE)
+        except FileNotFoundError:
+            make_folders(self._folder)
+            return os.open(path, flags | os.O_CLOEXEC, _MINE)
 
     def detached_output(self, thread: ThreadId) -> Path:
         """Return the path of the output of a thread's last detached run."""
@@ -273,11 +313,11 @@ class Runs:
                 f"check permissions and free space, then: uwf thread run {thread} --detach",
             ) from None
 
-    def _room(self, thread: ThreadId) -> Path:
-        return self._folder / f"{thread}.room"
+    def _path(self, thread: ThreadId, suffix: str) -> str:
+        return f"{self._below}{thread}.{suffix}"
 
     def read_report(self, thread: ThreadId) -> AgentReport | None:
-        value = self._read(self._folder / f"{thread}.result", AgentReport)
+        value = self._read(self._path(thread, "result"), AgentReport)
         if value is None or not isinstance(value["nodes"], dict):
             return None
         contents = value.get("contents", {})
@@ -308,23 +348,18 @@ class Runs:
         self, thread: ThreadId, order: EngineOrder, number: int, answer: Mapping[str, Any], synced: bool
     ) -> None:
         """Save an agent's answer until a report replaces it; `number` counts from 0, and the last of one
-        number counts. Raises StoreUnwritable."""
-        path = self._folder / f"{thread}.answer"
-        try:
-            with open(path, "ab", opener=opener(_MINE)) as file:
-                file.write(_json({"asked": order.asks(), "number": number, "answer": answer}) + b"\n")
-                file.flush()
-                if synced:
-                    os.fsync(file.fileno())
-        except OSError as error:
-            raise StoreUnwritable(
-                f"cannot write {path}: {error}", "check permissions and free space"
-            ) from None
+        number counts. `synced` waits for the disk, for its turns too. Raises StoreUnwritable."""
+        line = _json({"asked": order.asks(), "number": number, "answer": answer}) + b"\n"
+        with self._saving():
+            if synced:
+                with contextlib.suppress(FileNotFoundError):  # of an agent that noted no turns
+                    sync(self._path(thread, "contents"))
+            self._append(self._path(thread, "answer"), line, synced)
 
     def answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
         """Return the saved answers to this order; torn lines are skipped."""
         answers: dict[Any, dict[str, Any]] = {}
-        for line in content_of(self._folder / f"{thread}.answer").split(b"\n"):
+        for line in content_of(self._path(thread, "answer")).split(b"\n"):
             with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
                 value = json.loads(line)
                 if value["asked"] == order.asks() and isinstance(value["answer"], dict):
@@ -342,12 +377,12 @@ class Runs:
         """Delete all files of a step, and the note that a person was called."""
         self.withdraw(thread)
         with contextlib.suppress(OSError):
-            (self._folder / f"{thread}.called").unlink(missing_ok=True)
+            os.unlink(self._path(thread, "called"))  # noqa: PTH108
 
     def withdraw(self, thread: ThreadId) -> None:
         """Delete the files of a step."""
         self._nonces.pop(thread, None)
-        self._forget(thread, *_OF_A_RUN, "answer")
+        self._forget(thread, *_OF_A_RUN)
 
     def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
         """Delete all files of threads for which `wanted` is False, temporary ones too."""
@@ -362,13 +397,15 @@ class Runs:
 
     def _forget(self, thread: ThreadId, *suffixes: str) -> None:
         for suffix in suffixes:
-            path = self._folder / f"{thread}.{suffix}"
+            path = self._path(thread, suffix)
             try:
-                path.unlink(missing_ok=True)
+                os.unlink(path)  # noqa: PTH108
+            except FileNotFoundError:
+                pass
             except OSError:  # a folder, which is not ours, goes out of the way
                 with contextlib.suppress(OSError):
-                    if path.is_dir():
-                        path.rename(path.with_name(f"{path.name}.{os.urandom(4).hex()}"))
+                    if os.path.isdir(path):  # noqa: PTH112
+                        os.rename(path, f"{path}.{os.urandom(4).hex()}")  # noqa: PTH104
 
     def call(self, thread: ThreadId, head: Hash) -> bool:
         """Note that a person is called to a head; return whether that is new."""
@@ -386,10 +423,10 @@ class Runs:
     def broken_off(self, thread: ThreadId) -> str | None:
         """Return why the step in progress is being ended, else None."""
         try:
-            why = read_private(self._folder / f"{thread}.off")
+            why = read_file(self._path(thread, "off"))
         except OSError:
             return None
-        return KILL if why == KILL.encode() else PAUSE
+        return None if why is None else KILL if why == KILL.encode() else PAUSE
 
     def clear_interrupt(self, thread: ThreadId) -> None:
         with contextlib.suppress(OSError):
@@ -478,16 +515,48 @@ class Runs:
 
     def note(self, thread: ThreadId, note: Mapping[str, Any]) -> None:
         """Add a note: {agent, turn, blob}, {agent, session}, or {usage, cost} for `spending`. A turn's note also has
-        `role`, `model`, `tokens` and its last line `said`."""
+        `role`, `model`, `tokens`, its last line `said`, and the `place` that `keep_turn` gave its node, if any."""
+        with self._noting(thread):
+            self._append(self._path(thread, "turns"), _json(note) + b"\n")
+
+    def keep_turn(self, thread: ThreadId, content: bytes) -> Place:
+        """Save the file of a turn's node, and return its place. Raises StoreUnwritable."""
+        with self._noting(thread):
+            return Place(self._append(self._path(thread, "contents"), content), len(content))
+
+    def kept_turn(self, thread: ThreadId, blob: str, place: Place) -> bytes | None:
+        """Return the file of a turn's node with this blob id, None if it is gone or only a part of it is there."""
         try:
-            make_folders(self._folder)
-            path = self._folder / f"{thread}.turns"
-            with open(path, "a", encoding="ascii", opener=opener(_MINE)) as file:
-                file.write(json.dumps(note) + "\n")
+            descriptor = os.open(self._path(thread, "contents"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                content = os.pread(descriptor, place.size, place.at)
+            finally:
+                os.close(descriptor)
+        except (OSError, OverflowError):
+            return None
+        return content if str(id_of(BLOB, content)) == blob else None
+
+    @contextlib.contextmanager
+    def _noting(self, thread: ThreadId) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreUnwritable(
                 f"cannot note a turn of {thread}: {error}", "check permissions and free space"
             ) from None
+
+    def _append(self, path: str, content: bytes, synced: bool = False) -> int:
+        """Add to a file, and return where that begins; other processes may add to it too. Raises OSError."""
+        descriptor = self._opened(path, _TO_WRITE | os.O_APPEND)
+        try:
+            share(path)
+            if os.write(descriptor, content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            if synced:
+                os.fsync(descriptor)
+            return os.lseek(descriptor, 0, os.SEEK_CUR) - len(content)
+        finally:
+            os.close(descriptor)
 
     def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
         """Return the notes of turns and sessions, oldest first; torn lines are skipped."""
@@ -498,14 +567,16 @@ class Runs:
         return [spent for line in self._lines(thread) if (spent := _spending(line)) is not None]
 
     def _lines(self, thread: ThreadId) -> list[str]:
-        return content_of(self._folder / f"{thread}.turns").decode("utf-8", "replace").splitlines()
+        return content_of(self._path(thread, "turns")).decode("utf-8", "replace").splitlines()
 
     def log(self, thread: ThreadId) -> Path:
         return self._folder / f"{thread}.log"
 
-    def _read(self, path: Path, kind: type[EngineOrder] | type[AgentReport]) -> dict[str, Any] | None:
+    def _read(self, path: str, kind: type[EngineOrder] | type[AgentReport]) -> dict[str, Any] | None:
         try:
-            value = json.loads(read_private(path).decode("utf-8"))
+            if (data := read_file(path, at_most=MOST)) is None:
+                return None
+            value = json.loads(data.partition(_END)[0].decode("utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(value, dict) or not value.keys() <= set(kind._fields):
@@ -611,8 +682,10 @@ class Folders:
         return self._read[1]
 
     def remember(self, thread: ThreadId, cwd: Path) -> None:
-        failure = f"cannot remember the folder of {thread}"
-        write_private(self._folder / thread, os.fsencode(cwd), failure, "check free space")
+        content = os.fsencode(cwd)
+        if content_of(f"{self._folder}/{thread}") != content:
+            failure = f"cannot remember the folder of {thread}"
+            write_private(self._folder / thread, content, failure, "check free space")
 
     def recall(self, thread: str) -> Path | None:
         folder = content_of(self._folder / thread)
@@ -667,6 +740,13 @@ def _note(line: str) -> dict[str, Any] | None:
     if not isinstance(note, dict):
         return None
     shown = {name: note.pop(name, kind()) for name, kind in _SEEN.items()}
+    match note.pop("place", None):
+        case [int(at), int(size)] if at >= 0 <= size:
+            shown["place"] = Place(at, size)
+        case None:
+            shown["place"] = None
+        case _:
+            return None
     if not all(isinstance(text, str) for text in note.values()):
         return None
     if note.keys() == {"agent", "session"}:

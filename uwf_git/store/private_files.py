@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from uwf_git.base.errors import StoreUnwritable
-from uwf_git.git.fsync import make_folders, share, sync
+from uwf_git.git.fsync import make_folders, share, sync, write_all
 from uwf_git.git.refs import read_file
 
 _READ = 0o755
@@ -28,22 +27,25 @@ def write_private(
     """Write a file atomically, making its folder if needed. `synced` waits for the disk. `mode` is narrowed
     by the umask, and widened by `core.sharedRepository` if `shared`. Raises StoreUnwritable with `failure`
     and `hint`."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary = f"{path}.{os.getpid()}"
     try:
         if not path.parent.is_dir():
             make_folders(path.parent)
             if not shared:
                 path.parent.chmod(_READ)
-        with open(temporary, "wb", opener=opener(mode, shared)) as file:
-            file.write(content)
-        if synced:
-            sync(temporary)
-        temporary.replace(path)
+        descriptor = opener(mode, shared)(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            write_all(descriptor, content)
+            if synced:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)  # noqa: PTH105
         if synced:
             sync(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            os.unlink(temporary)  # noqa: PTH108
         failure = failure or f"cannot write {path}"
         raise StoreUnwritable(f"{failure}: {error}", hint) from None
 
@@ -58,19 +60,18 @@ def opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
     return opened
 
 
-def content_of(path: Path) -> bytes:
+def content_of(path: str | Path) -> bytes:
     """As `read_private`; b"" for a file that cannot be read."""
-    with contextlib.suppress(OSError):
-        return read_private(path)
-    return b""
+    try:
+        return read_file(path, at_most=MOST) or b""
+    except OSError:
+        return b""
 
 
-def read_private(path: Path) -> bytes:
+def read_private(path: str | Path) -> bytes:
     """Read a file. Raises OSError, also for anything but a regular file (a FIFO would block) and for more
     than MOST bytes."""
-    if path.stat().st_size > MOST:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    data = read_file(path)
+    data = read_file(path, at_most=MOST)
     if data is None:
         raise FileNotFoundError(path)
     return data

@@ -378,7 +378,10 @@ class Agent:
             detail = answer_detail or detail_with(detail_value, extraction.turns)
             step = Step(history.start_hash, history.prev, order.role, output, detail, name)
             node = recorder.put(STEPNODE, step.payload())
-            recorder.settle(order, node, detail)
+            runs = instance.runs
+            # An engine's own agent waits for the disk with the commit that follows, unless its answer did so.
+            synced = not runs.is_engine(head.thread) or (answers is not None and answers.is_synced)
+            recorder.settle(order, node, detail, synced=synced)
             return node
 
     def context(

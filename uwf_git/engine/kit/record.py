@@ -1,5 +1,5 @@
-"""Recording an agent's turns while it runs, without secrets, and reading them back. Each turn becomes a node
-at once, named by a line in the private folder, so its turns survive the process."""
+"""Recording an agent's turns while it runs, without secrets, and reading them back. The node of each turn is saved in
+the private folder at once, so its turns survive the process; it reaches the store with the step or the attempt."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
@@ -14,8 +15,8 @@ from uwf_git.base.errors import AgentFailed, NotFound, StoreUnwritable
 from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lines
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
-from uwf_git.format.node import to_blob
-from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
+from uwf_git.format.node import from_blob, to_blob
+from uwf_git.store.private import OUTPUT_END, Activity, AgentReport, Place
 
 if TYPE_CHECKING:
     from uwf_git.base.errors import UwfError
@@ -78,8 +79,8 @@ class _Lines:
 
 
 class Recorder:
-    """Makes the nodes of one run of an agent; `nodes` maps each to its blob. Turns are written at once; the
-    rest once it is safe in the private folder: see `settle`. `session` is the last one noted, `head` the one
+    """Makes the nodes of one run of an agent; `nodes` maps those that the store has to their blobs. Turns are saved at
+    once, the rest with the result: see `settle`. `session` is the last one noted, `head` the one
     that the run is made on. `beside` records the same turns and session for another thread."""
 
     def __init__(
@@ -91,6 +92,7 @@ class Recorder:
         self._agent = agent
         self.began = time.monotonic()
         self._known: dict[int, Hash] = {}
+        self._noted_as: dict[Hash, tuple[Hash, str, Place | None]] = {}
         self._redacted: Counter[str] = Counter()
         self.nodes: dict[Hash, str] = {}
         self.turns: list[TurnRecord] = []
@@ -139,10 +141,11 @@ class Recorder:
         detail: Hash | None = None,
         error: UwfError | None = None,
         calls: Sequence[str] = (),
+        synced: bool = True,
     ) -> None:
-        """Write the run's result and its nodes into the private folder, synced. The nodes reach the store
-        together with the ref that leads to them; if the process dies in between, the thread's next step takes
-        over. Raises StoreUnwritable."""
+        """Write the run's result and its nodes into the private folder; `synced` waits for the disk. The nodes reach
+        the store together with the ref that leads to them; if the process dies in between, the thread's next step
+        takes over. Raises StoreUnwritable."""
         if self._printing is not None:
             self._printing.close()
         if self._thread:
@@ -161,10 +164,10 @@ class Recorder:
                 timed_out=isinstance(error, AgentFailed) and error.timed_out,
                 calls=tuple(calls),
             )
-            self._instance.runs.report(self._thread, report)
+            self._instance.runs.report(self._thread, report, synced)
 
     def record(self, turn: TurnRecord) -> None:
-        """Store a turn now for watchers. If the disk fails it stays in memory, since the agent continues.
+        """Save a turn now, also for watchers. If the disk fails it stays in memory, since the agent continues.
         Idempotent."""
         if self.beside is not None:
             self.beside.record(turn)
@@ -173,7 +176,6 @@ class Recorder:
         node = self._turn(turn)
         self._notify(turn)
         try:
-            self.store()
             self._note(turn, node)
             self._noted.add(id(turn))
             if turn.role == "assistant":  # noted first, so that its words are never nowhere
@@ -196,12 +198,18 @@ class Recorder:
     def _note(self, turn: TurnRecord, node: Hash) -> None:
         if self._thread:
             self._model = turn.model or self._model
-            self._instance.runs.note(
+            store, runs = self._instance.store, self._instance.runs
+            content = store.drafts.get(node)
+            place = runs.keep_turn(self._thread, to_blob(content)) if content is not None else None
+            blob = str(store.blob_of(node))
+            self._noted_as[node] = node, blob, place
+            runs.note(
                 self._thread,
                 {
                     "agent": self._agent,
                     "turn": node,
-                    "blob": self.nodes[node],
+                    "blob": blob,
+                    "place": place,
                     "role": turn.role,
                     "model": self._model,
                     "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
@@ -262,10 +270,10 @@ class Recorder:
                 )
             )
 
-    def recorded(self, turn: TurnRecord) -> Hash | None:
-        """Return the node of a stored turn, else None."""
+    def noted_as(self, turn: TurnRecord) -> tuple[Hash, str, Place | None] | None:
+        """Return the node of a saved turn, its blob's id and its place, else None."""
         node = self._known.get(id(turn))
-        return node if node in self.nodes else None
+        return None if node is None else self._noted_as.get(node)
 
     def take(self, turn: TurnRecord) -> None:
         """Adopt a turn that another recorder stored."""
@@ -381,9 +389,8 @@ class Recorder:
             return ()
         mine = set(self._known.values())
         notes = self._instance.runs.notes(self._thread)
-        return noted_turns(
-            self._instance, [note for note in notes if "turn" in note and note["turn"] not in mine]
-        )
+        others = [note for note in notes if "turn" in note and note["turn"] not in mine]
+        return noted_turns(self._instance, self._thread, others)
 
     def _claim(self, session: str) -> None:
         if self._thread:
@@ -460,6 +467,8 @@ class Answers:
         self._left = instance.runs.take_answers(thread, order)
         self._number = 0
         self._is_kept = False
+        self.is_synced = False
+        """Whether one was saved that survives a power cut."""
 
     def next(self, ask: Callable[[], Reply], adopt_answer: Callable[[Reply], Reply]) -> Reply:
         """Return the next answer: a saved one, or the agent's, which is then saved."""
@@ -483,17 +492,17 @@ class Answers:
         value = reply_value(reply, self._turn)
         try:
             runs.keep_answer(self._thread, self._order, number, clean(sound(value))[0], synced)
+            self.is_synced = self.is_synced or synced
         except (StoreUnwritable, TypeError, ValueError) as error:
             log.warning("T4KQ7ZB2", "an answer isn't kept before it is judged: {error}", error=str(error))
 
     def _turn(self, turn: TurnRecord) -> Any:
-        node = self._recorder.recorded(turn)
-        return turn.payload() if node is None else [node, self._recorder.nodes[node]]
+        return self._recorder.noted_as(turn) or turn.payload()
 
     def _taken(self) -> Reply | None:
         if not self._left:
             return None
-        reply = kept_reply(self._instance, self._left.pop(0))
+        reply = kept_reply(self._instance, self._left.pop(0), self._thread)
         if reply is None:
             self._left.clear()
             return None
@@ -508,15 +517,17 @@ def reply_value(reply: Reply, turn: Callable[[TurnRecord], Any] = TurnRecord.pay
     return {**reply._asdict(), "turns": [turn(item) for item in reply.turns]}
 
 
-def kept_reply(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
-    """Return the reply that a value of JSON is, None if it is none."""
+def kept_reply(instance: Instance, value: Mapping[str, Any], thread: ThreadId | None = None) -> Reply | None:
+    """Return the reply that a value of JSON is, None if it is none. Its turns may be noted for the thread."""
     from uwf_git.engine.kit.context import Reply
 
     def told(turn: Any) -> TurnRecord:
         if isinstance(turn, dict):
             return parse_turn(turn)
-        node, blob = turn
-        return noted_turns(instance, [{"turn": node, "blob": blob}])[0]
+        node, blob, *places = turn
+        place = next((Place(*item) for item in places if item), None)
+        note = {"turn": node, "blob": blob, "place": place}
+        return noted_turns(instance, thread, [note])[0]
 
     try:
         usage = value["usage"]
@@ -525,7 +536,7 @@ def kept_reply(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
             turns=tuple(map(told, value["turns"])),
             notes=tuple(value["notes"]),
         )
-    except (KeyError, TypeError, ValueError, NotFound):
+    except (LookupError, TypeError, ValueError, NotFound):
         return None
 
 
@@ -547,11 +558,11 @@ def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Ha
     from uwf_git.engine.kit.extract import sum_tokens
 
     notes = instance.runs.notes(head.thread)
-    kept = [kept_reply(instance, answer) for answer in instance.runs.answers(head.thread, order)]
+    kept = [kept_reply(instance, answer, head.thread) for answer in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]
     if not notes and not replies:
         return None
-    noted = noted_turns(instance, notes)
+    noted = noted_turns(instance, head.thread, notes)
     sessions = [note["session"] for note in notes if "session" in note]
     is_of_calls = bool(notes) and notes[-1]["agent"] != order.name  # each in a session of its own
     session = None if not sessions or (is_of_calls and len(set(sessions)) > 1) else sessions[-1]
@@ -595,8 +606,11 @@ def _with_replies(
     return told, (*noted, *unnoted)
 
 
-def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:
-    """Return the turns named by a run's notes. Their nodes are indexed again if the index was lost."""
+def noted_turns(
+    instance: Instance, thread: ThreadId | None, notes: Iterable[Mapping[str, Any]]
+) -> tuple[TurnRecord, ...]:
+    """Return the turns named by the notes of a thread's run, except those that are gone. Nodes that the store has are
+    indexed again if the index was lost."""
     from uwf_git.git.repository import Oid
 
     store = instance.store
@@ -604,10 +618,16 @@ def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple
     for note in notes:
         if "turn" not in note:
             continue
+        if thread is not None and note["place"] is not None:
+            content = instance.runs.kept_turn(thread, note["blob"], note["place"])
+            if content is not None:
+                turns.append(parse_turn(from_blob(content, note["turn"]).payload))
+                continue
         blob = Oid(hex=note["blob"])
         if store.index.node(note["turn"]) is None and store.repository.has(blob):
             store.adopt([(note["turn"], blob)])
-        turns.append(parse_turn(store.get(note["turn"]).payload))
+        with suppress(NotFound):  # only a power cut or the end of the run takes one away
+            turns.append(parse_turn(store.get(note["turn"]).payload))
     return tuple(turns)
 
 

@@ -113,6 +113,8 @@ class AgentRoom(Room):
         if result.error is not None:
             raise result.error
         assert result.step is not None
+        if work.workspace is not None or work.instance.store.repository.config.signs_commits:
+            work.instance.runs.sync_report(work.thread)  # the commit may take long
         if work.instance.runs.broken_off(work.thread):
             unfinished.raise_if_interrupted(work, result)
         return _new_step(work, result.step)
@@ -205,6 +207,8 @@ class AgentRoom(Room):
         except KeyboardInterrupt:
             report = work.report()
             result = reported(instance, report) if report else AgentResult(agent=work.name)
+            if report is not None:
+                instance.runs.sync_report(work.thread)
             # Finished work belongs to the next step, unless there is none.
             if result.step is None or instance.runs.broken_off(work.thread) == KILL:
                 unfinished.raise_if_interrupted(work, result)
