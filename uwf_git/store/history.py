@@ -188,8 +188,7 @@ class Histories:
 
     def is_code(self, workflow: Hash | None) -> bool:
         """Return whether a workflow is code, without reading it."""
-        row = self._store.index.node(workflow) if workflow is not None else None
-        return row is not None and row[0] == CODE
+        return self._store.index.is_of_type(workflow, CODE)
 
     def credit(self, record: Step | Attempt) -> Credit:
         """Return who made a step or an attempt."""

@@ -38,6 +38,7 @@ from uwf_git.store.node_rows import NodeRow
 from uwf_git.workflow.turn import gathers_threads
 
 VERSION = 17
+_REMEMBERED = 1024  # nodes whose nature or decision is kept in memory
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 # The first condition is that of the index.
@@ -74,6 +75,11 @@ _GAPS = (
     "SELECT 1 FROM commits WHERE parent IS NOT NULL AND parent NOT IN (SELECT oid FROM commits)",
     "SELECT 1 FROM tips WHERE problem IS NULL AND tip IS NOT NULL AND tip NOT IN (SELECT oid FROM commits)",
 )
+
+
+class _Nature(NamedTuple):
+    type: str
+    traits: tuple[str, ...]
 
 
 class CommitRow(NamedTuple):
@@ -224,6 +230,9 @@ class Index(SqliteCache):
     gaps = _GAPS
 
     def __init__(self, folder: Path) -> None:
+        # Both follow from hashes alone, so they hold whatever becomes of the file.
+        self._natures: dict[str | None, _Nature] = {}
+        self._decisions: dict[Hash, str] = {}
         super().__init__(folder / "index.db")
 
     def _carried(self, db: sqlite3.Connection) -> dict[str, bytes]:
@@ -256,6 +265,7 @@ class Index(SqliteCache):
         """Remove what is gone from the repository."""
         with self.transaction():
             for node in nodes:
+                self._natures.pop(node, None)
                 self._run("DELETE FROM nodes WHERE hash = ?", (node,))
             for oid in commits:
                 self._run("DELETE FROM commits WHERE oid = ?", (oid,))
@@ -299,8 +309,25 @@ class Index(SqliteCache):
         return self._one(f"SELECT 1 FROM nodes WHERE {_HAS_TRAIT} LIMIT 1", (f"% {trait} %",)) is not None
 
     def has_trait(self, node: str | None, trait: str) -> bool:
-        row = self._one("SELECT traits FROM nodes WHERE hash = ?", (node,))
-        return row is not None and trait in row[0].split()
+        return trait in self._nature(node).traits
+
+    def is_of_type(self, node: str | None, type_hash: Hash) -> bool:
+        """Return whether a node that is indexed has a type."""
+        return self._nature(node).type == type_hash
+
+    def _nature(self, node: str | None) -> _Nature:
+        if (known := self._natures.get(node)) is not None:
+            return known
+        if (nature := self._nature_of(node)) is None:  # it may come to be indexed
+            return _Nature("", ())
+        if len(self._natures) >= _REMEMBERED:
+            self._natures.clear()
+        self._natures[node] = nature
+        return nature
+
+    def _nature_of(self, node: str | None) -> _Nature | None:
+        row = self._one("SELECT type, traits FROM nodes WHERE hash = ?", (node,))
+        return None if row is None else _Nature(row[0], tuple(row[1].split()))
 
     def hashes_with_prefix(self, prefix: str) -> list[Hash]:
         """Return at most 20 node hashes with a prefix."""
@@ -495,10 +522,15 @@ class Index(SqliteCache):
 
     def decision(self, head: Hash) -> str | None:
         """Return the cached decision at a head, as JSON."""
+        if (known := self._decisions.get(head)) is not None:
+            return known
         row = self._one("SELECT decision FROM decisions WHERE hash = ?", (head,))
         return row[0] if row else None
 
     def set_decision(self, head: Hash, decision: str) -> None:
+        if len(self._decisions) >= _REMEMBERED:
+            self._decisions.clear()
+        self._decisions[head] = decision
         self._run("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (head, decision))
 
     def spent(self, at: str) -> str | None:
@@ -556,10 +588,10 @@ class Overlay(Index):
             contents.update(self._base.blobs_of(more))
         return contents
 
-    def has_trait(self, node: str | None, trait: str) -> bool:
-        return super().has_trait(node, trait) or (
-            self._base is not None and node not in self._forgotten and self._base.has_trait(node, trait)
-        )
+    def _nature_of(self, node: str | None) -> _Nature | None:
+        if (nature := super()._nature_of(node)) is not None or self._base is None or node in self._forgotten:
+            return nature
+        return self._base._nature_of(node)
 
     def add_nodes(self, rows: Iterable[NodeRow]) -> None:
         rows = list(rows)

@@ -101,9 +101,9 @@ class Store(NodeStore):
                     self._take_in_ref(name, oid)
         return bool(moved)
 
-    def moved(self, name: str, oid: Oid, commit: Oid) -> None:
-        """Record where a ref was just put and index its commit, in case the ref's file is lost."""
-        if self._follows_refs and self.index.commit(commit.raw) is not None:
+    def moved(self, name: str, oid: Oid, commit: Oid, is_indexed: bool = False) -> None:
+        """Record where a ref was just put, in case the ref's file is lost, if its commit is indexed."""
+        if self._follows_refs and (is_indexed or self.index.commit(commit.raw) is not None):
             self.index.set_tip(Tip(name, oid.raw, commit.raw, None))
 
     def _forget(self, names: Sequence[str], deleted: bool) -> None:
@@ -269,31 +269,35 @@ class Store(NodeStore):
 
     def folded(self, thread: ThreadId) -> FoldedRow | None:
         """Return a thread's fold entry, None if it isn't folded or was removed."""
-        self._sync_folds()
+        if not self._sync_folds():
+            return None
         row = self.index.folded(thread)
         return row if row is None or self.repository.ref(layout.REMOVED + thread) is None else None
 
     def folded_among(self, threads: Sequence[ThreadId]) -> dict[ThreadId, FoldedRow]:
         """Return the entries of those of the threads that are folded and were not removed."""
-        self._sync_folds()
+        if not self._sync_folds():
+            return {}
         rows = self.index.folded_among(threads)
         removed = self.repository.refs_named([layout.REMOVED + thread for thread in rows])
         return {thread: row for thread, row in rows.items() if layout.REMOVED + thread not in removed}
 
     def folded_threads(self) -> set[ThreadId]:
         """Return all folded threads that were not removed."""
-        self._sync_folds()
+        if not self._sync_folds():
+            return set()
         names = self.repository.ref_names(layout.REMOVED)
         return self.index.folded_threads() - {ThreadId(name.removeprefix(layout.REMOVED)) for name in names}
 
     def folded_forks(self) -> dict[ThreadId, bytes]:
-        self._sync_folds()
-        return self.index.folded_forks()
+        return self.index.folded_forks() if self._sync_folds() else {}
 
-    def _sync_folds(self) -> None:
+    def _sync_folds(self) -> bool:
+        """Index folds that are new here; return whether there are any."""
         refs = {name: oid.raw for name, oid in self.repository.refs(layout.FOLDED).items()}
-        if refs != {name: tip.oid for name, tip in self.index.tips(layout.FOLDED).items()}:
+        if refs and refs != {name: tip.oid for name, tip in self.index.tips(layout.FOLDED).items()}:
             self.sync()
+        return bool(refs)
 
     def _take_in_fold(self, name: str, oid: Oid) -> None:
         from uwf_git.store.archives import read

@@ -218,7 +218,7 @@ class Instance:
 
     def config_has(self, word: bytes) -> bool:
         """Return whether a word is in config.yaml, to avoid parsing it. Raises OSError."""
-        return word in (read_file(self.location.root / "config.yaml") or b"")
+        return word in (read_file(f"{self.location.root}/config.yaml") or b"")
 
     def may_ask_people(self, workflow: Hash | None) -> bool:
         """Return whether a person may play a role of a workflow here, as it or config.yaml says, to avoid parsing

@@ -106,6 +106,8 @@ class Checkout(NamedTuple):
 def checkout_around(folder: Path) -> Checkout | None:
     """Return the checkout around a folder, or the bare repository in which it is."""
     for parent in searched_folders(folder.absolute()):
+        if not os.path.lexists(f"{parent}/.git") and not os.path.lexists(f"{parent}/HEAD"):
+            continue
         pointer = parent / ".git"
         if pointer.is_dir() and os.path.lexists(pointer / "HEAD"):
             return Checkout(parent, pointer, pointer)

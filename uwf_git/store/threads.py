@@ -73,6 +73,14 @@ class UnreferencedStep(NamedTuple):
     when: int
 
 
+class _EndTag(NamedTuple):
+    """The tag of a thread's end that was written with its last step, so that both are in one pack."""
+
+    thread: ThreadId
+    commit: Oid
+    tag: Oid
+
+
 class _Beginning(NamedTuple):
     """A StartNode's commit without a ref. `author` is a name and an address, `project` a label or ""."""
 
@@ -92,6 +100,7 @@ class Threads(Histories):
         self._repository = store.repository
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
         self._forks: dict[tuple[ThreadId, Hash], tuple[Oid, int]] = {}
+        self._end: _EndTag | None = None
         self.place: Path | None = None
 
     @cached_property
@@ -330,7 +339,9 @@ class Threads(Histories):
         return heads
 
     def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
-        return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
+        names = layout.THREADS + thread, layout.ARCHIVE + thread
+        oids = self._repository.refs_named(names)
+        return oids.get(names[0]), oids.get(names[1])
 
     def origin(self, thread: ThreadId) -> Oid | None:
         """Return the head of the conversation or run that a thread was started from, else None."""
@@ -578,6 +589,9 @@ class Threads(Histories):
             start = self._store.step(node).start
             files = self._store.files(node, UnionSet(self.workflow_nodes(tree), known, {start}))
             step = self._made(head, node, files, merged, extraction, then)
+            if then == END and not self._repository.config.signs_tags:
+                tag = self._tag_end(head.thread, step.commit, COMPLETED)
+                self._end = _EndTag(head.thread, step.commit, tag)
             try:
                 if begins:
                     self._repository.create_ref(layout.THREADS + head.thread, step.commit)
@@ -588,7 +602,7 @@ class Threads(Histories):
             with self._store.index.transaction():
                 self._store.list_new()
                 row = self._store.record(*step, head.row)
-                self._store.moved(layout.THREADS + head.thread, step.commit, step.commit)
+                self._store.moved(layout.THREADS + head.thread, step.commit, step.commit, is_indexed=True)
         log.info(
             "3T0A0A5H",
             "step {number} is commit {commit}",
@@ -706,8 +720,15 @@ class Threads(Histories):
             return head
         self._store.gate(reason, "the reason", "a tag")
         self._store.before_record(NewRecord(THREADS, head.row.name or "", (ENDS,)))
-        text = layout.end_message(status, reason)
-        tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
+        end, self._end = self._end, None
+        if (
+            end is not None
+            and (end.thread, end.commit, status, reason) == (head.thread, head.commit, COMPLETED, "")
+            and self._repository.has(end.tag)
+        ):
+            tag = end.tag
+        else:
+            tag = self._tag_end(head.thread, head.commit, status, reason)
         row = self._store.index_tag(tag)
         try:
             self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
@@ -717,6 +738,9 @@ class Threads(Histories):
         log.info("Z070FPVA", "is archived as {status}", status=status, thread=head.thread, object=tag)
         self._let_go(head.thread)
         return head._replace(archive=row)
+
+    def _tag_end(self, thread: ThreadId, commit: Oid, status: str, reason: str = "") -> Oid:
+        return self._repository.write_tag(layout.tag_name(thread), commit, layout.end_message(status, reason))
 
     def _let_go(self, thread: ThreadId) -> None:
         names = (prefix + thread for prefix in (layout.THREADS, layout.PAUSED, layout.RESUMED))
