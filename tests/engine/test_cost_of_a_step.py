@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from commands import git
 from conftest import Uwf
 from programs import program
 
@@ -32,38 +33,56 @@ STEPS = """
 import sys
 from pathlib import Path
 from uwf_git.api.run import Options, step
+from uwf_git.base.errors import UwfError
 from uwf_git.kit import Reply, TurnRecord, create_agent
 from uwf_git.store.instance import Instance
 
 thread, steps, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 def run(ctx):
-    for number in range(turns):
-        ctx.record(TurnRecord("assistant", f"I think of {number} at step {len(ctx.history.steps)}."))
-    left = steps - len(ctx.history.steps) - 1
-    return Reply(f"---\\nn: {left}\\n---\\nDone with {left}.")
+    past = len(ctx.history.steps)
+    thoughts = tuple(TurnRecord("assistant", f"I think of {number} at step {past}.") for number in range(turns))
+    for thought in thoughts:
+        ctx.record(thought)
+    left = steps - past - 1
+    return Reply(f"---\\nn: {left}\\n---\\nDone with {left}.", turns=thoughts)
 
 agent, instance = create_agent("thinker", run), Instance.open()
 for number in range(steps):
     print("STEP", file=sys.stderr, flush=True)
-    step(instance, thread, Options(agent, Path.cwd()))
+    try:
+        step(instance, thread, Options(agent, Path.cwd()))
+    except UwfError as error:
+        sys.exit(error.code)
 print("STEP", file=sys.stderr, flush=True)
 """
 
 
-def calls_of_steps(uwf: Uwf, hermetic: Path, steps: int, turns: int) -> list[Counter[str]]:
-    """The calls of each step of a thread, which ends with the last, that wait for the disk, open or remove files."""
-    (hermetic / "loop.yaml").write_text(LOOP)
-    thread = uwf("thread", "start", hermetic / "loop.yaml", "-p", "Do it").json["thread"]
+def traced(hermetic: Path, thread: str, steps: int, turns: int) -> tuple[str, list[str]]:
+    """What went wrong in the steps of a thread, if anything, and their calls that wait for the disk, open, write or
+    remove files."""
     log = hermetic / "strace.log"
     kinds = "write,fsync,fdatasync,sync_file_range,syncfs,sync,msync,openat,unlink"
-    command = [program("strace"), "-f", "-qq", "-o", str(log), "-e", f"trace={kinds}", "-s", "8"]
+    command = [program("strace"), "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={kinds}", "-s", "8"]
     command += [sys.executable, "-c", STEPS, thread, str(steps), str(turns)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stderr.replace("STEP\n", ""), log.read_text(errors="replace").splitlines()
+
+
+def started(uwf: Uwf, hermetic: Path) -> str:
+    (hermetic / "loop.yaml").write_text(LOOP)
+    return str(uwf("thread", "start", hermetic / "loop.yaml", "-p", "Do it").json["thread"])
+
+
+def calls_of_steps(uwf: Uwf, hermetic: Path, steps: int, turns: int) -> list[Counter[str]]:
+    """The calls of each step of a thread, which ends with the last."""
+    thread = started(uwf, hermetic)
+    problem, lines = traced(hermetic, thread, steps, turns)
+    assert not problem
     counts: list[Counter[str]] = []
-    for line in log.read_text(errors="replace").splitlines():
-        if 'write(2, "STEP' in line:
+    for line in lines:
+        if re.search(r'write\(2<[^>]*>, "STEP', line):
             counts.append(Counter())
         elif counts and (call := re.match(r"\d+ +(\w+)\(", line)):
             counts[-1][call[1]] += 1
@@ -96,3 +115,25 @@ def test_a_step_opens_and_removes_as_many_files_late_as_early(uwf: Uwf, hermetic
         early, late = ([calls[kind] for calls in some] for some in (steps[:MANY], steps[-MANY:]))
         assert sorted(early)[MANY // 2] <= most, early
         assert sorted(late)[MANY // 2] <= most, late
+
+
+@pytest.mark.parametrize(("why", "code"), [("its signature", "signing_failed"), ("a lock", "busy")])
+def test_an_answer_that_waits_for_its_commit_is_on_the_disk_before(
+    uwf: Uwf, hermetic: Path, root: Path, why: str, code: str
+) -> None:
+    thread = started(uwf, hermetic)
+    lock = root / f"store.git/refs/uwf/threads/{thread}.lock"
+    if why == "a lock":
+        lock.touch()
+    else:
+        git("config", "--global", "gpg.program", "false")
+        git("config", "--global", "commit.gpgSign", "true")
+    problem, lines = traced(hermetic, thread, 1, 2)
+    assert problem.strip() == code
+    report = root / f"store.git/uwf/runs/{thread}.result"
+    assert report.is_file() and any(f"<{report}>" in line and "fsync(" in line for line in lines)
+    lock.unlink(missing_ok=True)
+    git("config", "--global", "commit.gpgSign", "false")
+    report.with_suffix(".contents").unlink()  # which nothing waited for
+    asked = uwf("thread", "step", thread, "--agent", "false").json
+    assert asked["role"] == "r" and len(uwf("thread", "turns", thread).json) == 2
