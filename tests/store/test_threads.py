@@ -316,3 +316,15 @@ def test_node_files_are_readable_json(instance: Instance) -> None:
                 "payload",
                 "timestamp",
             }
+
+
+def test_a_history_that_is_read_on_is_the_one_that_is_read_anew(instance: Instance) -> None:
+    threads = instance.threads
+    heads = [threads.head(start(instance))]
+    for number in range(4):
+        heads.append(append(instance, heads[-1], number))
+    fork = threads.head(threads.fork(heads[2].commit))
+    heads += [fork, append(instance, fork, 7), *reversed(heads)]
+    for head in heads:
+        fresh = Instance(instance.location).threads.history(head)
+        assert threads.history(head) == fresh and fresh.head == head.node

@@ -202,9 +202,13 @@ def _written(folder: Path, begin: str, data: bytes, folders: list[str]) -> int:
     return descriptor
 
 
-def ours(folder: Path) -> list[tuple[int, Path]]:
-    """Return our indexed packs with their sizes, oldest first; none if git has a multi-pack index."""
-    return [(size, folder / f"{stem}.pack") for size, stem in _measured(folder, _named(folder))]
+def ours(folder: Path, joined: bool = True) -> list[tuple[int, Path]]:
+    """Return our indexed packs with their sizes, oldest first; none if git has a multi-pack index. Without `joined`,
+    those are left out whose names say that they are smaller than LARGE."""
+    stems = _named(folder)
+    if not joined:
+        stems = [stem for stem in stems if not stem.startswith((_JOINED, _JOINED_MIDDLE))]
+    return [(size, folder / f"{stem}.pack") for size, stem in _measured(folder, stems)]
 
 
 def _named(folder: Path) -> list[str]:

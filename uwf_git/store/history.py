@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from uwf_git.store.indexing import Store
 
 
+_HISTORIES = 16  # threads whose histories are kept in memory
+
+
 class Head(NamedTuple):
     """A thread's head. `row` is the record of its last commit; `archive` is None while the thread is active.
     `forked` is the Unix time at which an active thread without later steps was forked, else 0."""
@@ -136,6 +139,7 @@ class Histories:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._histories: dict[ThreadId, History] = {}  # those that were read last
 
     def position(self, head: Head) -> Position:
         """Return a head with its history. Raises as `past` does."""
@@ -147,6 +151,24 @@ class Histories:
 
     def history_at(self, thread: ThreadId, node: Hash) -> History:
         """Return the history of a StepNode or StartNode, as that of `thread`. Raises as `past` does."""
+        known = self._histories.pop(thread, None)
+        if known is None or known.head != node:
+            known = self._continued(known, node) or self._read(thread, node)
+        while len(self._histories) >= _HISTORIES:
+            self._histories.pop(next(iter(self._histories)), None)
+        self._histories[thread] = known
+        return known
+
+    def _continued(self, known: History | None, node: Hash) -> History | None:
+        """Return the history of a StepNode that is the next one after a history, else None."""
+        if known is None or not is_kind(self._store.get(node).type, "step"):
+            return None
+        step = self._store.step(node)
+        if (step.start, step.prev) != (known.start_hash, known.prev):
+            return None
+        return known.after(self.context(node, known.workflow))
+
+    def _read(self, thread: ThreadId, node: Hash) -> History:
         past = list(self.past(node))
         start_hash = past[-1].step.start if past else node
         start = self._store.start(start_hash)

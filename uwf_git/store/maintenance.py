@@ -120,16 +120,16 @@ def _is_older(path: Path, time: float) -> bool:
 def loose_objects(repository: Repository) -> int:
     """Estimate the number of loose objects from one of 256 folders, as git does."""
     try:
-        return 256 * len(os.listdir(repository.path / "objects" / "17"))  # noqa: PTH208
+        return 256 * len(os.listdir(f"{repository.path}/objects/17"))  # noqa: PTH208
     except OSError:
         return 0
 
 
 def large_packs(repository: Repository) -> int:
     """Return the number of our packs at the size limit."""
-    from uwf_git.git.packing import LARGE, ours
+    from uwf_git.git.packing import LARGE, ours, packs_of
 
-    return sum(size >= LARGE for size, _ in ours(repository.path / "objects" / "pack"))
+    return sum(size >= LARGE for size, _ in ours(packs_of(repository.path), joined=False))
 
 
 def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:

@@ -88,6 +88,7 @@ class NodeStore:
         self._asked_for: set[Hash] = set()  # of a possibly misspelt one
         self.drafts: dict[Hash, Node] = {}
         """What was drafted and isn't written, each node after those that it refers to."""
+        self._draft_files: dict[Hash, bytes] = {}
         self._drafting = False
         self._unlisted: list[NodeRow] | None = None  # of nodes whose blobs aren't stored yet
 
@@ -236,9 +237,19 @@ class NodeStore:
         """Write the drafts; outside `together` as loose objects, since any git may delete a pack without
         refs. Raises StoreUnwritable, keeping the rest as drafts."""
         for node, content in tuple(self.drafts.items()):
-            self._file(node, content, to_blob(content))
+            self._file(node, content, self.draft_file(node))
             if self._unlisted is None:
-                del self.drafts[node]
+                self._drop_draft(node)
+
+    def draft_file(self, node: Hash) -> bytes:
+        """Return the file of a draft."""
+        if (known := self._draft_files.get(node)) is None:
+            known = self._draft_files[node] = to_blob(self.drafts[node])
+        return known
+
+    def _drop_draft(self, node: Hash) -> None:
+        self.drafts.pop(node, None)
+        self._draft_files.pop(node, None)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -275,7 +286,7 @@ class NodeStore:
             with self.index.transaction():
                 self.index.set_nodes(self._unlisted)
             for node, *_ in self._unlisted:
-                self.drafts.pop(node, None)
+                self._drop_draft(node)
             self._unlisted.clear()
 
     def keep(self, node: Hash, content: Node, references: Sequence[Hash] | None = None) -> None:
@@ -333,12 +344,12 @@ class NodeStore:
     def _write(self, node: Hash, content: Node) -> Oid:
         data = to_blob(content)
         if self._drafting:
-            self.drafts[node] = content
+            self.drafts[node], self._draft_files[node] = content, data
             oid = id_of(BLOB, data)
             self._blobs[node] = oid
         else:
             oid = self._file(node, content, data)
-            self.drafts.pop(node, None)
+            self._drop_draft(node)
         self._keep_recent(node, content, len(data))
         return oid
 

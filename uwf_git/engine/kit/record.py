@@ -15,7 +15,7 @@ from uwf_git.base.errors import AgentFailed, NotFound, StoreUnwritable
 from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lines
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
-from uwf_git.format.node import from_blob, to_blob
+from uwf_git.format.node import from_blob
 from uwf_git.store.private import OUTPUT_END, Activity, AgentReport, Place
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class Recorder:
         if self._printing is not None:
             self._printing.close()
         if self._thread:
+            store = self._instance.store
             report = AgentReport(
                 order.head,
                 order.role,
@@ -158,7 +159,7 @@ class Recorder:
                 self._clean(error.message) if error else "",
                 self._clean(error.hint) if error else "",
                 self.nodes,
-                {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
+                {node: store.draft_file(node).decode() for node in store.drafts},
                 error.throttled if isinstance(error, AgentFailed) else None,
                 is_put=self._is_put,
                 timed_out=isinstance(error, AgentFailed) and error.timed_out,
@@ -199,8 +200,7 @@ class Recorder:
         if self._thread:
             self._model = turn.model or self._model
             store, runs = self._instance.store, self._instance.runs
-            content = store.drafts.get(node)
-            place = runs.keep_turn(self._thread, to_blob(content)) if content is not None else None
+            place = runs.keep_turn(self._thread, store.draft_file(node)) if node in store.drafts else None
             blob = str(store.blob_of(node))
             self._noted_as[node] = node, blob, place
             runs.note(
