@@ -228,6 +228,13 @@ def _answers(world: World) -> int:
     return count
 
 
+def _rehearsed(world: World) -> None:
+    done = world.run("thread", "step", world.thread, "--agent", "uwf-rehearse", check=None)
+    assert done.code == 0 or "is completed" in done.err, done.err
+    assert _status(world) == "completed"
+    assert len(world.run("thread", "steps", world.thread).json) == 1
+
+
 def _started_done(world: World) -> None:
     before = world.run("thread", "list").json
     assert len(before) in (1, 2)
@@ -308,6 +315,12 @@ SCENARIOS = {
         Scenario("thread run -j", _two_started, _running("--all", "-j", "2"), _run_done(2)),
         Scenario("thread run of a fan-out", _forking, _running("{thread}"), _run_done(4)),
         Scenario("thread run of a script", _scripted, _running("{thread}"), _run_done(2)),
+        Scenario(
+            "thread step, agent of the kit",
+            _started,
+            _always("thread", "step", "{thread}", "--agent", "uwf-rehearse"),
+            _rehearsed,
+        ),
         Scenario("thread answer", _asking, _always("thread", "answer", "{thread}", "-m", "red"), _answered),
         Scenario("thread kill", _started, _always("thread", "kill", "{thread}"), _killed),
         Scenario("thread fork", _stepped, _always("thread", "fork", "{thread}"), _forked),
