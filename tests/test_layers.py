@@ -201,7 +201,7 @@ def test_the_face_for_extensions_loads_its_names_when_they_are_used() -> None:
         "for name in dir(plugin): getattr(plugin, name)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    base = {f"uwf_git.base.{name}" for name in ("version", "extensions", "errors", "named_tuple", "text")}
+    base = {f"uwf_git.base.{name}" for name in ("version", "extensions", "errors", "text")}
     assert set(done.stdout.split()) <= {"uwf_git", "uwf_git.base", "uwf_git.plugin", *base}
 
 

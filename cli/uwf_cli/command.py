@@ -8,7 +8,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,7 +16,6 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import FORMATS
 from uwf_git.base import extensions
 from uwf_git.base.errors import Usage
-from uwf_git.base.named_tuple import NamedTuple
 
 
 def _keep(attribute: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -19,7 +19,6 @@ from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.resolve import moment
 from uwf_git.api.listing import ALL, Filters, listed, why_not_stepped, without_quiet_branches
 from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted
 from uwf_git.base.text import listed as named
 from uwf_git.base.thread_states import WORDS, ThreadState, states_of

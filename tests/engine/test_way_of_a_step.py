@@ -66,7 +66,7 @@ finally:
     modules = sorted(name for name in sys.modules if name.startswith(("uwf_git", "uwf_cli")))
     print(" ".join(sorted(files)), " ".join(modules), sep="\\n", file=sys.stderr)
 """
-MOST_FILES, MOST_MODULES = 90, 154
+MOST_FILES, MOST_MODULES = 89, 153
 
 
 def test_a_step_enters_few_files_and_loads_few_modules(thread: str) -> None:

@@ -6,10 +6,9 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, RemoteFailed
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted
 from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
 from uwf_git.git.program import Git as Git

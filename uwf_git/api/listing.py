@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UnknownWord
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted, iso, nearest
 from uwf_git.base.thread_states import Actor, Request, ThreadState
 

@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.api.start import require_agent
 from uwf_git.base.errors import Absent, Invalid, Unavailable, Usage, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest
 from uwf_git.config.edit import dotted
 from uwf_git.config.resolve import (

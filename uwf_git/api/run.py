@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.config.resolve import AgentOptions, agent_options
 from uwf_git.engine import step as engine
 from uwf_git.engine.outcome import Outcome as Outcome

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, ThreadId

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.thread_states import Actor, Group, Request, ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
 from uwf_git.engine.next_turn import outlook, wordless

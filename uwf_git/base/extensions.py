@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, unique
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from uwf_git.base import errors
-from uwf_git.base.named_tuple import NamedTuple
 
 
 class Actor(Enum):

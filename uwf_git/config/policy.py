@@ -24,10 +24,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import AgentFailed
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest, one_line
 from uwf_git.format.amounts import parse_quota
 from uwf_git.format.kinds import EXTRACT

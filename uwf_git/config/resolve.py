@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base import extensions, log
 from uwf_git.base.errors import Invalid, Usage
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
 from uwf_git.format.casting import CastRole

@@ -18,11 +18,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.config.quoting import quoted_pattern, unquoted, unspaced
 from uwf_git.config.tokens import is_random, without_lines_of_keys, without_tokens
 

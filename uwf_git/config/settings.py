@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.base.extensions import config_keys
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.sandbox.quota import Quota

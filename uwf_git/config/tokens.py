@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from uwf_git.base.named_tuple import NamedTuple
+from typing import NamedTuple
 
 _W = "[A-Za-z0-9_-]"
 # Nothing of a token before it, unless that is the end of an escaped line in JSON; and nothing after it.

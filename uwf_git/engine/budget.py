@@ -14,10 +14,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage, UwfError, Waiting
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
 from uwf_git.engine.next_turn import outlook

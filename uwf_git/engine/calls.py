@@ -12,10 +12,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import SUBWORKFLOW, Start
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin

@@ -13,8 +13,7 @@ on each, and steps and time are not counted together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from uwf_git.base.named_tuple import NamedTuple
+from typing import NamedTuple
 
 SHARED = ("maxTokens", "maxCost")
 """The limits of which branches get shares."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import NotFound, StoreDamaged, Waiting
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import listed
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from uwf_git.base.errors import Invalid, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.engine.budget import used_up
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import outlook

@@ -4,9 +4,9 @@ steps it shares."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.engine.forks import join_at
 from uwf_git.format.ids import Hash, ThreadId, by_age
 from uwf_git.format.kinds import SUBWORKFLOW

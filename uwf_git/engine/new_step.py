@@ -4,11 +4,10 @@ verified, and its recording, whoever's turn it was."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, HeadMoved
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import shortened
 from uwf_git.engine.next_turn import decide_at, outlook_of
 from uwf_git.format.ids import Hash, fork_id

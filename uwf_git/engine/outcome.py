@@ -3,10 +3,9 @@ texts take `pages.verdict`, which knows no schema and never changes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.resolve import asks_no_model

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Paused, StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import iso, one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import is_signed, parse_tag

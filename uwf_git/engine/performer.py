@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import extensions, lifetime, log
 from uwf_git.base.errors import (
@@ -22,7 +22,6 @@ from uwf_git.base.errors import (
     UwfError,
     Waiting,
 )
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.config.resolve import (
     EVERY_ROLE,

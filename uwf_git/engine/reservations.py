@@ -18,10 +18,9 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.config.resolve import asks_no_model, is_delegate
 from uwf_git.engine.budget import COST, Budgets, FanOut
 from uwf_git.engine.fan_out_budget import SHARED, InFlight, may_begin

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.kinds import EXTRACT
 
 if TYPE_CHECKING:

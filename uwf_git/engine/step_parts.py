@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from uwf_git.base import extensions
-from uwf_git.base.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy

@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.config.resolve import asks_no_model
 from uwf_git.engine import spending
 from uwf_git.engine.forks import begun_at, join_at

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.budget import used_up
 from uwf_git.engine.call_answer import command_of, fields_wanted

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest
 from uwf_git.sandbox.quota import Quota
 

@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Identity
 from uwf_git.format.node import Node

@@ -7,10 +7,9 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.format.schema import ValuePath
 

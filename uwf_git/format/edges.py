@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.failure_policy import WAIT
 from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST
 from uwf_git.format.payloads import from_payload

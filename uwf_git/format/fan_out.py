@@ -4,10 +4,9 @@ outputs by index."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.endings import COMPLETED, LEFT
 from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
 from uwf_git.format.ids import Hash, ThreadId

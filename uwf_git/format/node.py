@@ -10,12 +10,11 @@ import json
 import re
 import time
 from json.encoder import encode_basestring as _quoted
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
 from uwf_git.base.errors import Invalid, StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash, crockford13, digest_of, is_hash
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash
 from uwf_git.format.payloads import from_payload, to_payload
 

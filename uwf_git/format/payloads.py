@@ -54,9 +54,7 @@ def _plain(item: Any) -> Any:
 def _fields(kind: type[tuple[Any, ...]]) -> dict[str, tuple[str, bool]]:
     """Return the fields of a kind by their keys: name, and whether it is a tuple."""
     named = cast(Any, kind)
-    notes = {name: named.__annotations__[name] for name in named._fields}
-    # The kinds of extensions are of `typing.NamedTuple`, which makes objects of the texts.
-    types = {name: getattr(note, "__forward_arg__", note) for name, note in notes.items()}
+    types = {name: named.__annotations__[name].__forward_arg__ for name in named._fields}
     return {_in_camel_case(name): (name, text.startswith("tuple[")) for name, text in types.items()}
 
 

@@ -13,11 +13,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import lifetime
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
 from uwf_git.format.ids import DIALECT, REFERENCE_FORMATS, Hash, is_hash

@@ -13,10 +13,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.format.cbor import MAX_INTEGER
 from uwf_git.format.document import (

@@ -15,9 +15,9 @@ import os
 import re
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.git.libgit2 import Config, GitError, Repository
 from uwf_git.git.objects import Person, clean

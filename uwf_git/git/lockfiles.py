@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted
 from uwf_git.git.fsync import share
 from uwf_git.git.refs import PRIVATE, read_file

@@ -7,8 +7,8 @@ import hashlib
 import re
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.libgit2 import Oid as Oid
 
 """The id of a git object. `str` gives its 40 hexadecimal digits, `raw` its 20 bytes."""

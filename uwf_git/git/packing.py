@@ -22,9 +22,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.fsync import make_folders, share, sync, sync_all, write_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, stale_keep_files
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE

@@ -22,8 +22,8 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.objects import NAMES as _NAMES
 from uwf_git.git.objects import TREE
 

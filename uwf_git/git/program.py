@@ -23,12 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.base.lifetime import deferred
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.lockfiles import lockfiles_of

@@ -16,9 +16,9 @@ import stat
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.fsync import share
 from uwf_git.git.libgit2 import Oid
 

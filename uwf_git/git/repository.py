@@ -10,9 +10,9 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged, StoreUnwritable
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import TooLarge as TooLarge

@@ -16,12 +16,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import duration
 from uwf_git.sandbox.descendants import Descendants, adopted, leaders
 from uwf_git.sandbox.process_table import end_each, started_by

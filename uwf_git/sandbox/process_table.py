@@ -8,8 +8,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-
-from uwf_git.base.named_tuple import NamedTuple
+from typing import NamedTuple
 
 _PROC = Path("/proc")
 _PIECE = 1 << 16

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from uwf_git.base.errors import AgentFailed
-from uwf_git.base.named_tuple import NamedTuple
 
 _MB, _GB = 10**6, 10**9
 

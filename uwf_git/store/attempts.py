@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import ENDED_BY_USER, Attempt, Revision, parse_attempt
 from uwf_git.format.types import ATTEMPT

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.casting import cast_of
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id

@@ -25,9 +25,8 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
 from uwf_git.format.types import USER

@@ -12,9 +12,9 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, StoreGone
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
 from uwf_git.git.worktree import project_of

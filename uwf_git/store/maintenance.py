@@ -13,10 +13,10 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, StoreUnwritable
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import NAMESPACE, Oid, Repository

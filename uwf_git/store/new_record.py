@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import USER
 

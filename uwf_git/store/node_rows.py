@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from uwf_git.base.named_tuple import NamedTuple
+from typing import NamedTuple
+
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import Node
 from uwf_git.format.types import traits_of

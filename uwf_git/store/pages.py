@@ -15,10 +15,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.markdown import below, code, inline, output, question, table
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted, fenced, harmless, iso, one_line
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash

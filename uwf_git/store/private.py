@@ -38,10 +38,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.base.errors import StoreUnwritable, Usage
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Usage as TokenUsage

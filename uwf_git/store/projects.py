@@ -23,10 +23,9 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.store.location import enclosing_repository, is_enabled, searched_folders
 from uwf_git.store.private_files import content_of, read_private, write_private

@@ -18,9 +18,9 @@ import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, Invalid, NotFound, StoreUnwritable, Usage, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest
 from uwf_git.git.fsync import sync
 from uwf_git.git.lockfiles import LOCK

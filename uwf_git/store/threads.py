@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.endings import COMPLETED, KILLED
 from uwf_git.format.ids import (
     Hash,

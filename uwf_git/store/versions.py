@@ -12,11 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.base.extensions import RefKind
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted, harmless, nearest
 from uwf_git.format import cbor
 from uwf_git.format.builtin import META

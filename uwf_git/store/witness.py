@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import RolledBack, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.libgit2 import Oid

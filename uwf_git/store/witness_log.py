@@ -25,8 +25,8 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.git.fsync import make_folders
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.repository import RefMove

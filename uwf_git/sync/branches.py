@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.engine.forks import begun_at, parents_of, waiting_at
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId

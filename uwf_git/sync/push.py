@@ -7,10 +7,9 @@ deletions nothing is lost, since an archive overrides an active ref.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId, name_problem

@@ -20,11 +20,10 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import HeadMoved, NotFound, RemoteFailed, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import ALPHABET, ThreadId
 from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, ReceiveLimitExceeded

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.git.program import CallResult, Git, failure
 from uwf_git.git.repository import Oid

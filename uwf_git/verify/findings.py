@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash, ThreadId
 
 CODES = {

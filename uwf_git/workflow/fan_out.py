@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import counted, fenced, listed, one_line
 from uwf_git.format.edges import FanOut, FixedBranch, Transition
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED

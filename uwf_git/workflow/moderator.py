@@ -13,11 +13,10 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, LimitExceeded, NoTransition
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import nearest, shortened
 from uwf_git.format.edges import Transition
 from uwf_git.format.fan_out import Fork, parse_fork, parse_join

@@ -12,10 +12,9 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.format.ids import REFERENCE_FORMATS, Hash
 from uwf_git.format.kinds import Workflow

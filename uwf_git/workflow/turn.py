@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UnknownWord
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash
 from uwf_git.format.types import (
     BUNDLE,

@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.kinds import parse_detail, parse_step
 from uwf_git.format.types import USER, is_kind
 from uwf_git.workspaces.clones import clones

@@ -7,8 +7,8 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.store.private_files import read_private, write_private
 

@@ -8,9 +8,9 @@ shared                         the folder in which uwf was called
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import Usage
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.words import WORKSPACES
 
 WORKTREE, FOLDER, SHARED = WORKSPACES

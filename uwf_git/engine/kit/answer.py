@@ -13,10 +13,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.engine.kit.coerce import Plain
 from uwf_git.format.document import MAX_BYTES, InvalidYaml
 from uwf_git.format.node import unique_keys

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from uwf_git.base.errors import Usage
-from uwf_git.base.named_tuple import NamedTuple
 
 _NUMBERS = {"--temperature": float, "--max-tokens": int, "--turns": int}
 

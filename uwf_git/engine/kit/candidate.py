@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import closest, one_line
 from uwf_git.engine.kit.answer import parse_answer
 from uwf_git.engine.kit.coerce import coerce, natural

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.format.kinds import Detail, TurnRecord, Usage, split_remarks
 from uwf_git.sandbox.enclosing_step import variables_of

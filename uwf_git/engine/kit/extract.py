@@ -10,11 +10,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import closest, one_line, without_control
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.answer import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, Usage
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.format import describe

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.engine.kit.context import PastRun, Previous, Resume, SessionState
 from uwf_git.engine.kit.prompt import prompt_at
 from uwf_git.engine.step_parts import Recipient

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.base.text import without_control
 from uwf_git.format.shape import choices, named, types, variants
 from uwf_git.format.statuses import STATUS

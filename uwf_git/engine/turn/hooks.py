@@ -16,10 +16,9 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, UwfError
-from uwf_git.base.named_tuple import NamedTuple
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END
 from uwf_git.store.history import Head, Position
