@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -92,6 +93,23 @@ def timed(function: Callable[[], object]) -> Turn:
         return time.perf_counter() - began
 
     return turn
+
+
+def spent(function: Callable[[], object]) -> Turn:
+    """A turn whose seconds are those of the processor, in this process and those that it started and that ended."""
+
+    def turn() -> float:
+        gc.collect()
+        began = _processor()
+        function()
+        return _processor() - began
+
+    return turn
+
+
+def _processor() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def fastest(turns: int, *things: Turn) -> list[float]:

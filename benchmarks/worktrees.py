@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from measure import disk, fastest, timed
+from measure import disk, fastest, spent
 from rows import Row, Size, compared, cost
 from stores import Lab
 
@@ -25,6 +25,7 @@ from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
 
 ANSWER = '{"status": "done", "note": "measured"}'
 FILES, LINES = 5000, 40
+CODE = 1000  # files of a project of usual size
 _RACY = 1.1  # seconds in which git reads a file again that is as old as the index
 
 
@@ -49,8 +50,8 @@ def _project(folder: Path, files: int) -> Path:
 
 
 class _Site:
-    def __init__(self, folder: Path, size: Size) -> None:
-        self.project = _project(folder, FILES if size.turns > 2 else 100)
+    def __init__(self, folder: Path, size: Size, files: int = FILES) -> None:
+        self.project = _project(folder, files if size.turns > 2 else 100)
         self.folder = folder
         self.lab = Lab(folder / "store")
         os.environ |= {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b"}
@@ -75,7 +76,7 @@ class _Site:
 
 
 def setting_up(folder: Path, size: Size) -> Iterator[Row]:
-    """A thread's first step, up to its agent, over git's own `worktree add`."""
+    """A thread's first step, up to its agent, against git's own `worktree add`; the processor's time of both."""
     site, numbers = _Site(folder, size), iter(range(1000))
 
     def plain() -> None:
@@ -83,50 +84,53 @@ def setting_up(folder: Path, size: Size) -> Iterator[Row]:
         _git("-C", site.project, "worktree", "add", "-q", "-b", name, folder / name)
 
     threads = [site.thread() for _ in range(size.few_turns + 1)]
-    ours, git = fastest(size.few_turns, timed(lambda: site.prepared(threads.pop())), timed(plain))
+    ours, git = fastest(size.few_turns, spent(lambda: site.prepared(threads.pop())), spent(plain))
     files = len(_git("-C", site.project, "ls-files").splitlines())
-    yield cost(f"set-up of a worktree of {files} files, over git worktree add", ours - git, 0.050)
+    yield compared(f"CPU of the set-up of a worktree of {files} files / git worktree add", ours, git, 1.2)
 
 
 def recording(folder: Path, size: Size) -> Iterator[Row]:
-    """The code of a step, against `git add -A` and `git commit` of the same."""
-    site = _Site(folder, size)
-    plain = folder / "plain"
-    _git("-C", site.project, "worktree", "add", "-q", "-b", "plain", plain)
-    thread = site.thread()
+    """The code of a step, against `git add -A` and `git commit` of the same; the processor's time of both."""
+    for files, changes in ((CODE, (1, 20)), (FILES, (1, 1000))):
+        place = folder / str(files)
+        place.mkdir()
+        site = _Site(place, size, files)
+        for changed in changes:
+            yield _recorded(place, site, size, files, changed)
+
+
+def _recorded(folder: Path, site: _Site, size: Size, files: int, changed: int) -> Row:
+    plain, thread = folder / f"plain{changed}", site.thread()
+    _git("-C", site.project, "worktree", "add", "-q", "-b", plain.name, plain)
     mine = site.lab.root / "workspaces" / thread
     site.prepared(thread)
+    work, base = site.workspace(thread), _git("-C", mine, "rev-parse", "HEAD")
     rounds = iter(range(100_000))
-    for changed in (1, 20, 500):
 
-        def change(place: Path, changed: int = changed) -> None:
-            number = next(rounds)
-            for each in sorted(place.glob("d*/*.py"))[:changed]:
-                with each.open("a") as file:
-                    file.write(f"# {number}\n")
+    def change(place: Path) -> None:
+        number = next(rounds)
+        for path in sorted(place.glob("d*/*.py"))[:changed]:
+            with path.open("a") as file:
+                file.write(f"# {number}\n")
 
-        work, turns = site.workspace(thread), size.few_turns
-        base = _git("-C", mine, "rev-parse", "HEAD")
+    def git() -> None:
+        _git("-C", plain, "add", "-A")
+        _git("-C", plain, "-c", "gc.auto=0", "commit", "-q", "--no-verify", "-m", "step")
 
-        def ours(work: StepWorkspace = work, base: str = base) -> None:
-            work.record(base, Maker("worker", Credit("uwf-exec")))
-
-        def git() -> None:
-            _git("-C", plain, "add", "-A")
-            _git("-C", plain, "commit", "-q", "--no-verify", "-m", "step")
-
-        best = [float("inf"), float("inf")]
-        for _ in range(turns + 1):
-            for place, (where, act) in enumerate(((mine, ours), (plain, git))):
-                time.sleep(_RACY)
-                change(where)
-                best[place] = min(best[place], timed(act)())
-        yield compared(f"recording {changed} changed files / git add -A, git commit", *best, 1.5)
+    acts = (mine, lambda: work.record(base, Maker("worker", Credit("uwf-exec")))), (plain, git)
+    best = [float("inf"), float("inf")]
+    for _ in range(size.few_turns + 1):
+        for number, (where, act) in enumerate(acts):
+            time.sleep(_RACY)
+            change(where)
+            best[number] = min(best[number], spent(act)())
+    what = f"CPU of recording {changed} changed of {files} files / git add -A, git commit"
+    return compared(what, *best, 1.2)
 
 
 def unchanged(folder: Path, size: Size) -> Iterator[Row]:
-    """A step that changes nothing, over the same step in a shared folder."""
-    site = _Site(folder, size)
+    """A step that changes nothing: the processor's time of all of it, and over the same step in a shared folder."""
+    site = _Site(folder, size, CODE)
     agent = create_agent("idle", lambda ctx: _answer(ctx))
     separate, shared = site.thread(), site.thread("shared")
     step(site.lab.instance, separate, agent)
@@ -136,8 +140,9 @@ def unchanged(folder: Path, size: Size) -> Iterator[Row]:
     def made(thread: ThreadId) -> None:
         step(site.lab.instance, thread, agent, None if thread == separate else site.project)
 
-    mine, plain = fastest(size.turns, timed(lambda: made(separate)), timed(lambda: made(shared)))
-    yield cost("a step that changes nothing, over one in a shared folder", mine - plain, 0.015)
+    mine, plain = fastest(size.turns, spent(lambda: made(separate)), spent(lambda: made(shared)))
+    yield cost(f"CPU of a step that changes nothing in a worktree of {CODE} files", mine, 0.015)
+    yield cost("CPU of a step that changes nothing, over one in a shared folder", mine - plain, 0.015)
 
 
 def _answer(_: Context) -> str:

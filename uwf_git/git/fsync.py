@@ -69,6 +69,11 @@ def _has_journal(device: int) -> bool:
     return _kind(device) == "xfs"
 
 
+def kind_of(path: str | Path) -> str:
+    """Return the kind of file system that a path is on, on Linux, else "". Raises OSError."""
+    return _kind(os.stat(path).st_dev)  # noqa: PTH116
+
+
 @lru_cache(maxsize=16)
 def _kind(device: int) -> str:
     """Return a file system's kind on Linux, else ""."""

@@ -32,7 +32,7 @@ from uwf_git.base.text import one_line
 from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.sandbox.child import spawn, stop
-from uwf_git.sandbox.programs import elsewhere, find_program, trusted_path
+from uwf_git.sandbox.programs import elsewhere, find_program, find_with_path, trusted_path
 
 PATIENCE = 180.0
 """Seconds for a remote to do one thing, where nobody is there to end it."""
@@ -56,6 +56,9 @@ SETTINGS = tuple(
     )
     for word in ("-c", setting)
 )
+_FIXED = {"LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
+# glibc gives memory back to the system after each object that git compresses, which takes as long as compressing it.
+_MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(128 << 20), "MALLOC_TOP_PAD_": str(1 << 20)}
 NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 # Commands that lock files of the repository; the others only read.
 _LOCKING = frozenset(("config", "fetch", "gc", "pack-refs", "push", "repack", "update-ref"))
@@ -240,7 +243,7 @@ class Git:
 
     @contextlib.contextmanager
     def _started(self, args: Sequence[str], bounded: bool) -> Iterator[subprocess.Popen[bytes]]:
-        program = git_program(self._cwd)
+        program, path = find_with_path("git", self._cwd)
         child: subprocess.Popen[bytes] | None = None
         began = time.monotonic()
         stack = contextlib.ExitStack()
@@ -248,9 +251,9 @@ class Git:
             held = stack.enter_context(lockfiles_of(self.git_dir).git()) if _locks(args) else ()
             with deferred():
                 child = spawn(
-                    [program, f"--git-dir={self.git_dir}", *settings_of(args), *args],
+                    [_required(program), f"--git-dir={self.git_dir}", *settings_of(args), *args],
                     cwd=self._cwd,
-                    env={**environment(self._cwd), **self._variables},
+                    env={**_environment(path), **self._variables},
                     own_session=False,
                     limits=self.bounds.limits() if bounded else {},
                     pass_fds=held,
@@ -306,7 +309,10 @@ class Git:
 
 def git_program(folder: Path | None = None) -> str:
     """Return the path of a trusted git for a folder. Raises RemoteFailed."""
-    program = find_program("git", folder)
+    return _required(find_program("git", folder))
+
+
+def _required(program: str | None) -> str:
     if program is None:
         raise RemoteFailed("no git program outside of the project is on PATH", "install git")
     return program
@@ -326,9 +332,12 @@ def settings_of(args: Sequence[str]) -> tuple[str, ...]:
 
 def environment(folder: Path | None = None) -> dict[str, str]:
     """Return git's environment: English messages, which are parsed, and a trusted PATH."""
+    return _environment(trusted_path(folder))
+
+
+def _environment(path: str) -> dict[str, str]:
     kept = {name: value for name, value in elsewhere(os.environ).items() if name != "LANGUAGE"}
-    kept["PATH"] = trusted_path(folder)
-    return {**kept, "LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
+    return {**_MALLOC, **kept, **_FIXED, "PATH": path}
 
 
 def failure(args: Sequence[str], done: CallResult) -> RemoteFailed:

@@ -28,7 +28,11 @@ _sources: dict[Path, Callable[[], Iterable[Path]]] = {}
 
 def elsewhere(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the variables that lead git to the repository of a surrounding hook or command."""
-    return {name: value for name, value in environ.items() if not re.fullmatch(_LOCAL, name)}
+    return {
+        name: value
+        for name, value in environ.items()
+        if not (name.startswith("GIT_") and re.fullmatch(_LOCAL, name))
+    }
 
 
 def avoid(folder: Path) -> None:
@@ -44,19 +48,34 @@ def avoid_all(key: Path, folders: Callable[[], Iterable[Path]]) -> None:
 def find_program(name: str, *folders: Path | None, environ: Mapping[str, str] | None = None) -> str | None:
     """Return a program's path on the `trusted_path`, or None."""
     projects = _projects(folders)
-    for folder in _entries(projects, environ):
+    return _program(name, _entries(projects, environ), projects)
+
+
+def trusted_path(*folders: Path | None, environ: Mapping[str, str] | None = None) -> str:
+    """Return PATH without relative entries and entries in or linking through these projects."""
+    projects = _projects(folders)
+    return _trusted(_entries(projects, environ), projects)
+
+
+def find_with_path(name: str, folder: Path | None) -> tuple[str | None, str]:
+    """Return `find_program` and `trusted_path` for a folder, by one search."""
+    projects = _projects((folder,))
+    entries = list(_entries(projects, None))
+    return _program(name, entries, projects), _trusted(entries, projects)
+
+
+def _program(name: str, entries: Iterable[str], projects: Collection[str]) -> str | None:
+    for folder in entries:
         path = os.path.join(folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK) and not _leads_into(path, projects):
             return path
     return None
 
 
-def trusted_path(*folders: Path | None, environ: Mapping[str, str] | None = None) -> str:
-    """Return PATH without relative entries and entries in or linking through these projects."""
-    projects = _projects(folders)
+def _trusted(entries: Iterable[str], projects: Collection[str]) -> str:
     return os.pathsep.join(
         entry
-        for entry in _entries(projects, environ)
+        for entry in entries
         if not any(
             os.path.islink(link) and _leads_into(link, projects)
             for link in (f"{entry}/{name}" for name in _STARTED_BY_GIT)

@@ -17,24 +17,28 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import secrets
 import shlex
 import shutil
 import time
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, WorkspaceFailed
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
-from uwf_git.git.objects import Person
+from uwf_git.git.lockfiles import lockfiles_of
+from uwf_git.git.objects import Oid, Person
 from uwf_git.git.program import CHECK_ADDRESS, PATIENCE, CallResult, Git, failure
+from uwf_git.git.ref_transactions import RefFiles
 from uwf_git.sandbox.programs import find_program
 from uwf_git.store.location import Checkout, first_line
 from uwf_git.store.remotes import without_password
+from uwf_git.workspaces.file_times import states
 
 BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
@@ -45,6 +49,7 @@ _LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-pr
 _PROGRAM = re.compile(
     r"(?:/[\w./+-]+|[\w.+-]+)(?=\s|$)"
 )  # of a command, unless a shell or a folder is needed
+_SHA1 = 40  # letters of an id
 _URL = re.compile(r"[!-~]{1,1000}")
 _FILTERS = re.compile(
     r"^filter\..*\.(clean|smudge|process)$|^lfs\..*(extension|customtransfer|standalonetransferagent)",
@@ -69,6 +74,10 @@ _QUIET = tuple(
 _FETCH = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
+
+
+_rule_files: dict[Path, dict[str, list[int]]] = {}
+"""The files of `Project.rule_files`, by project, with their states."""
 
 
 class Setting(NamedTuple):
@@ -133,7 +142,9 @@ class Project:
     def tree(self, commit: str) -> str:
         """Return the tree of a commit, "" if that is not here."""
         if commit not in self._trees:
-            tree = self.line("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
+            (first, *_) = *self.header(commit), ""
+            tree = first.removeprefix("tree ") if first.startswith("tree ") else ""
+            tree = tree or self.line("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
             if not tree:
                 return ""
             self._trees[commit] = tree
@@ -141,13 +152,34 @@ class Project:
 
     def settings(self, git: Git | None = None) -> list[Setting]:
         """Return git's settings in the repository."""
-        done = self.run("config", "--includes", "--show-scope", "-z", "--list", check=False, git=git)
-        words = done.out.decode("utf-8", "surrogateescape").split("\0")
-        rows = ((scope, text.partition("\n")) for scope, text in zip(words[::2], words[1::2], strict=False))
-        return [
-            Setting(key, value if has_value else None, scope in ("local", "worktree"))
-            for scope, (key, has_value, value) in rows
-        ]
+        words = ("config", "--includes", "--show-scope", "--show-origin", "-z", "--list")
+        texts = self.run(*words, check=False, git=git).out.decode("utf-8", "surrogateescape").split("\0")
+        settings, files = [], set()
+        for scope, origin, text in zip(texts[::3], texts[1::3], texts[2::3], strict=False):
+            key, has_value, value = text.partition("\n")
+            settings.append(Setting(key, value if has_value else None, scope in ("local", "worktree")))
+            if origin.startswith("file:"):
+                files.add(str(self.common / origin.removeprefix("file:")))
+        if git is None:
+            ignores = [setting.value or "" for setting in settings if setting.key == "core.excludesfile"]
+            files |= {os.path.expanduser(path) for path in ignores[-1:]}  # noqa: PTH111
+            if any(setting.key.startswith("includeif.onbranch:") for setting in settings):
+                files.add(str(self.common / "HEAD"))
+            _rule_files[self.common] = states(self._usual_rule_files() | files)
+        return settings
+
+    def rule_files(self) -> Iterable[str]:
+        """Return the files outside of worktrees in which git looks for settings and ignored files, there or not."""
+        known = _rule_files.get(self.common)
+        if known is None or states(known) != known:
+            self.settings()
+        return _rule_files[self.common]
+
+    def _usual_rule_files(self) -> set[str]:
+        home = os.path.expanduser("~")  # noqa: PTH111
+        users = f"{os.environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git"
+        own = {str(self.common / name) for name in ("config", "config.worktree", "info/exclude")}
+        return own | {f"{users}/config", f"{users}/ignore", f"{home}/.gitconfig", "/etc/gitconfig"}
 
     def root(self, commit: str) -> str:
         """Return the first commit of the repository, "" in a shallow clone."""
@@ -201,9 +233,14 @@ class Project:
         """Return the objects of refs, "" for those that are not there."""
         objects = {name: _id_in(self.common / name) for name in names}
         if packed := [name for name in names if not objects[name]]:
-            listed = self.line("for-each-ref", "--format=%(refname) %(objectname)", *packed)
-            rows = (line.split(" ") for line in listed.splitlines())
-            objects |= {name: oid for name, oid in rows if name in objects}
+            listed = ""
+            if (self.common / "reftable").exists():
+                listed = self.line("for-each-ref", "--format=%(objectname) %(refname)", *packed)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    listed = (self.common / "packed-refs").read_text("utf-8", "surrogateescape")
+            rows = (line.partition(" ")[::2] for line in listed.splitlines())
+            objects |= {name: oid for oid, name in rows if name in packed}
         return objects
 
     def is_checked_out(self, branch: str) -> bool:
@@ -218,12 +255,12 @@ class Project:
         is no part of that is kept. Return why the branch stays where it is, "" if it was moved."""
         branch, head = branch_of(thread), f"{CODE}{thread}"
         before = self.refs(branch, head)
-        lines, why = "", ""
+        moves, why = {}, ""
         for old in dict.fromkeys(before.values()):
             if old not in ("", commit, *self._parents_of(commit)) and not self.is_ancestor(old, commit):
-                lines += f"update {KEPT}{thread}/{old[:12]} {old}\n"
+                moves[f"{KEPT}{thread}/{old[:12]}"] = "", old
         if before[head] != commit:
-            lines += f"update {head} {commit}\n"
+            moves[head] = before[head], commit
         if before[branch] not in ("", commit) and self.is_checked_out(branch):
             name = branch.removeprefix("refs/heads/")
             why = (
@@ -231,10 +268,38 @@ class Project:
                 f" {commit[:12]}: git merge {commit[:12]}"
             )
         elif before[branch] != commit:
-            lines += f"update {branch} {commit}\n"
-        if lines:
+            moves[branch] = before[branch], commit
+        if moves and not self._move_files(moves):
+            lines = "".join(f"update {name} {new}\n" for name, (_, new) in moves.items())
             self.run("update-ref", "--create-reflog", "--stdin", stdin=lines.encode("ascii"))
         return why
+
+    def _move_files(self, moves: Mapping[str, tuple[str, str]]) -> bool:
+        """Move refs as git does, old and new objects by name, with a line in each one's log; return False if git has
+        to: it knows which names collide, and how else refs may be stored."""
+        new = next(iter(moves.values()))[1]
+        ident = next((line[10:] for line in self.header(new) if line.startswith("committer ")), "")
+        is_plain = (
+            all(len(old) == _SHA1 for old, _ in moves.values()) and not (self.common / "reftable").exists()
+        )
+        if not ident or not is_plain:
+            return False
+        files = RefFiles(self.common, lockfiles_of(self.common))
+        for name, (old, oid) in moves.items():
+            line = f"{old} {oid} {ident}\n".encode("utf-8", "replace")
+
+            def store(descriptor: int, _: Path, name: str = name, line: bytes = line) -> None:
+                place = self.common / "logs" / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with place.open("ab") as file:
+                    file.write(line)
+                os.fsync(descriptor)
+
+            try:
+                files.put(name, Oid(hex=old), Oid(hex=oid), store)
+            except (UwfError, OSError):
+                return False
+        return True
 
     def _parents_of(self, commit: str) -> list[str]:
         """Return the parents of a commit that is a loose object, none if it isn't."""
@@ -449,8 +514,15 @@ def write_commit(
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     lines += [f"{who} {ident}" for who, ident in zip(("author", "committer"), idents, strict=True)]
     body = "\n".join((*lines, "", message.replace("\0", ""))).encode("utf-8", "replace")
-    data = b"commit %d\0%b" % (len(body), body)
-    name = (hashlib.sha1 if len(tree) == 40 else hashlib.sha256)(data).hexdigest()
+    return write_loose(objects, b"commit", body, (hashlib.sha1 if len(tree) == 40 else hashlib.sha256))
+
+
+def write_loose(
+    objects: Path, kind: bytes, body: bytes, digest: Callable[[bytes], Any] = hashlib.sha1
+) -> Path:
+    """Write a loose object unless it is there; return its file. Doesn't wait for the disk."""
+    data = b"%b %d\0%b" % (kind, len(body), body)
+    name = str(digest(data).hexdigest())
     path = objects / name[:2] / name[2:]
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

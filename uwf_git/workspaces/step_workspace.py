@@ -364,6 +364,7 @@ class StepWorkspace:
         if self.note.owner == self._thread:
             tree.unlock()
         if self._is_persons and tree.head() == base and tree.tree() == (same := tree.tree_of(base)):
+            tree.keep_times()
             return Revision(
                 base, same, base, self.note.root, self.note.url
             )  # and the branch may be elsewhere
@@ -373,6 +374,7 @@ class StepWorkspace:
         what = f"{role}: {maker.verdict or f'step {number}'}"
         author = layout.agent_author(maker.credit)
         commit = tree.commit_files(self._message(what, number), author, self._user)
+        tree.keep_times()
         if commit != base:
             self._note_made_here(commit)
         return Revision(commit, tree.tree_of(commit), base, self.note.root, self.note.url)
@@ -386,6 +388,7 @@ class StepWorkspace:
         if not self.is_worktree or not base or not self._tree.exists:
             return None
         head, present = self._tree.head(), self._tree.tree()
+        self._tree.keep_times()
         if head == base and present == self._tree.tree_of(base):
             return None
         last = self._failed_attempt()

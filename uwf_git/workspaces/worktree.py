@@ -6,6 +6,7 @@ a repository that an agent left: git would enter such a repository, run commands
 user, and commit it as a mere id. What is ignored by git is not kept, nor what `apart` names.
 
     uwf-worktrees/<ULID>/uwf-index   the files as they were last read
+    uwf-worktrees/<ULID>/uwf-times   the times of these files then, see `file_times`
     uwf-worktrees/<ULID>/uwf-state   the tree of that index; the commit that was last checked out, and its tree;
                                      the submodules' folders; filters that are off; the store whose thread this is
 
@@ -17,13 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,13 +32,15 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, WorkspaceFailed
 from uwf_git.base.text import listed
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.fsync import sync
+from uwf_git.git.fsync import sync_all
+from uwf_git.git.index_file import blobs_in, entries_in, index_trees
 from uwf_git.git.objects import Person
 from uwf_git.git.program import CallResult, Git, hint_for
 from uwf_git.sandbox.results import shown
+from uwf_git.workspaces.file_times import MOST, FileTimes, can_tell, states, take
 from uwf_git.workspaces.notes import Note
 from uwf_git.workspaces.options import WORKTREE
-from uwf_git.workspaces.project import Project, branch_of
+from uwf_git.workspaces.project import Project, branch_of, write_loose
 from uwf_git.workspaces.thread_repository import ThreadRepository
 
 if TYPE_CHECKING:
@@ -47,11 +50,16 @@ if TYPE_CHECKING:
 
 _INDEX, _STATE, _NEW = "uwf-index", "uwf-state", "uwf-index.new"
 _EXCLUDED, _UNFINISHED, _IGNORED, _KEPT = "uwf-excluded", "uwf-unfinished", "uwf-ignored", "uwf-kept"
+_TIMES = "uwf-times"
+_HOMES = ("HOME", "XDG_CONFIG_HOME")
 _LINK = "160000"  # the mode of a submodule
 _LINK_IN_INDEX = b"\x00\x00\xe0\x00"  # the same in an index, and maybe part of a hash
 _UNSYNCED = ("-c", "core.fsync=none")
-_SIDE_BY_SIDE = 32
+_PACKING = ("pack-objects", "-q", "--window=0", "--threads=1")
 _NAMED = 5  # files in a message
+_SHA1 = 40  # letters of an id
+_MAX_RATIO = 1032  # of a file's size to that of its compressed object
+_UNCACHED = 16  # trees that are computed again at each reading
 _FEW = 100  # objects that are synced one by one
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -70,7 +78,7 @@ class _State(NamedTuple):
     for a repository's `config` of these times and sizes, as are `sparse` those of the patterns of a sparse
     checkout; `store` is its thread's."""
 
-    signature: tuple[int, int]
+    signature: tuple[int, ...]
     tree: str
     commit: str
     committed: str
@@ -79,6 +87,13 @@ class _State(NamedTuple):
     config: tuple[int, ...]
     sparse: tuple[int, ...]
     store: str
+
+
+class _Loose(NamedTuple):
+    """The file of a loose object, and its bytes."""
+
+    path: str
+    size: int
 
 
 class WorktreeGone(AgentFailed):
@@ -110,6 +125,11 @@ class Worktree:
         self._warn = warn
         self._new = _NEW
         self._is_peek = False
+        self._new_objects: tuple[str, str, list[str]] = "", "", []
+        """A tree, the commit it was made from, and the objects that this one lacks."""
+        self._read_at: FileTimes | None = None
+        self._known_times: FileTimes | None = None
+        self._is_known = False
 
     @property
     def used(self) -> float:
@@ -152,6 +172,7 @@ class Worktree:
                 f"worktree {self.folder} had lost its git directory, and is made again; its files are in {aside}"
             )
         self._discard()
+        self._known_times, self._is_known = None, True
         self._publish(commit)
         try:
             self._repository.make(settings)
@@ -214,7 +235,7 @@ class Worktree:
             shutil.rmtree(self.folder, onerror=_make_removable)
         repository = self._repository
         keeps = repository.git_dir.is_dir() and (repository.own(self.branch) or repository.worktrees())
-        for name in (_INDEX, "index", _STATE, _UNFINISHED) if keeps else ():
+        for name in (_INDEX, "index", _STATE, _TIMES, _UNFINISHED) if keeps else ():
             (self.admin / name).unlink(missing_ok=True)
         if self.admin.exists() and not keeps:
             shutil.rmtree(self.admin, ignore_errors=True)
@@ -316,6 +337,11 @@ class Worktree:
         self.check()
         state = self._state()
         assert state is not None
+        times = self._times(state)
+        is_known = times is not None and self._known is not None and times.same_as(self._known)
+        if is_known and _signature(self.admin / _INDEX) == state.signature:
+            yield state, False
+            return
         recorded = self._recorded_links(state)
         submodules = dict(self._submodules(state, recorded))
         own, new = self.admin / _INDEX, self.admin / self._new
@@ -338,13 +364,74 @@ class Worktree:
                 raise self._unreadable(done)
             after = new.stat()
             is_changed = (before.st_ino, before.st_mtime_ns) != (after.st_ino, after.st_mtime_ns)
-            yield state, is_changed or _signature(own) != state.signature
+            is_changed = is_changed or _signature(own) != state.signature
+            self._read_at = times
+            if not is_changed:
+                self._note_times()
+            yield state, is_changed
         except OSError as error:
             raise WorkspaceFailed(
                 f"worktree {self.folder} cannot be read: {error}", f"mend that, and {AGAIN}"
             ) from None
         finally:
             new.unlink(missing_ok=True)
+
+    def _times(self, state: _State) -> FileTimes | None:
+        """Return the state of the files that git reads, None if it can't be told without git."""
+        try:
+            if state.links or not can_tell(self.folder) or entries_in(self.admin / _INDEX) > MOST:
+                return None
+            return take(self.folder, self._rules(), self._known, self._ignored_folders)
+        except (OSError, WorkspaceFailed):
+            return None
+
+    @property
+    def _known(self) -> FileTimes | None:
+        """What is known of the files as git last read them. It is taken off the disk, where an agent could write it,
+        until `keep_times`."""
+        if not self._is_known:
+            self._is_known = True
+            with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+                text = (self.admin / _TIMES).read_bytes()
+                if not self._is_peek:
+                    (self.admin / _TIMES).unlink()
+                self._known_times = FileTimes.parse(text)
+        return self._known_times
+
+    def keep_times(self) -> None:
+        """Keep what is known of the files for the next step. No agent runs."""
+        new = self.admin / f"{_TIMES}.new"
+        with contextlib.suppress(OSError):
+            (self.admin / _TIMES).unlink(missing_ok=True)
+            if self._known_times is not None:
+                new.write_bytes(self._known_times.as_json())
+                new.replace(self.admin / _TIMES)
+
+    def _note_times(self) -> None:
+        """Note the state that the files had before git read them into uwf's index."""
+        if (times := self._read_at) is not None:
+            rules = times.rules | states([self.admin / _INDEX])
+            self._known_times, self._is_known, self._read_at = times._replace(rules=rules), True, None
+
+    def _rules(self) -> dict[str, list[int]]:
+        """Return the state of the files outside the worktree that decide what git reads there."""
+        names = sorted(name for name in os.environ if name.startswith("GIT_") or name in _HOMES)
+        around = repr(([(name, os.environ[name]) for name in names], self._apart))
+        key = f"\0{hashlib.sha256(os.fsencode(around)).hexdigest()}"
+        if self._known is not None and key in self._known.rules:
+            rules = states(self._known.rules)
+            if rules == self._known.rules:
+                return rules
+        own = (_INDEX, "info/exclude", "info/sparse-checkout", "config.worktree")
+        return states([*self.project.rule_files(), *(str(self.admin / name) for name in own), key])
+
+    def _ignored_folders(self, folders: Collection[str]) -> list[str]:
+        """Return those folders that git ignores and has no file of."""
+        lines = b"".join(os.fsencode(folder) + b"\0" for folder in folders if folder)
+        words = (*self._excluding(), "check-ignore", "-z", "--stdin")
+        rows = self.project.run(*words, stdin=lines, check=False, git=self._git()).out.split(b"\0")
+        index = _bytes(self.admin / _INDEX)
+        return [os.fsdecode(row) for row in rows if row and row + b"/" not in index]
 
     def _adding(self, state: _State) -> tuple[str, ...]:
         return ("-c", "core.sparseCheckout=true", "add", "-A", "--sparse") if state.sparse else ("add", "-A")
@@ -397,6 +484,7 @@ class Worktree:
     def _keep_index(self, state: _State) -> None:
         (self.admin / _NEW).replace(self.admin / _INDEX)
         self._note(state._replace(signature=_signature(self.admin / _INDEX)))
+        self._note_times()
 
     def check(self) -> None:
         """Raise WorktreeGone if it was removed or moved, WorkspaceFailed if its `.git` was replaced, or if it
@@ -542,16 +630,42 @@ class Worktree:
                 return head
             tree = self._written(state) if is_changed else state.tree
             commit = self.write(tree, head, message, author, committer)
-            self._keep_index(state._replace(tree=tree, commit=commit, committed=tree))
+            state = state._replace(tree=tree, commit=commit, committed=tree)
+            if is_changed:
+                self._keep_index(state)
+            else:
+                self._note(state)
             self._check_out(commit)
             return commit
 
     def _written(self, state: _State) -> str:
         """Return the tree of the files that were read."""
-        words = (*_UNSYNCED, *state.off, "write-tree")
-        tree = self.project.run(*words, git=self._git(self._new)).out.decode("ascii").strip()
+        tree = self._plainly_written(state)
+        if not tree:
+            words = (*_UNSYNCED, *state.off, "write-tree")
+            tree = self.project.run(*words, git=self._git(self._new)).out.decode("ascii").strip()
         if tree != state.tree and self._may_have_links():
             self._check_links(state, tree)
+        return tree
+
+    def _plainly_written(self, state: _State) -> str:
+        """Note what is new in the index that git has just written on uwf's own, and write its trees. Return its tree;
+        "" if git has to write them, also if they are many: it caches them in the index."""
+        own, objects = self.admin / _INDEX, self.project.common / "objects"
+        if len(state.tree) != _SHA1 or _signature(own) != state.signature:
+            return ""
+        try:
+            index = index_trees((self.admin / self._new).read_bytes())
+            blobs = index.blobs - blobs_in(own.read_bytes())
+        except ValueError:
+            return ""
+        tree = index.root.hex()
+        if state.tree == state.committed:
+            self._new_objects = tree, state.commit, [oid.hex() for oid in (*index.trees, *blobs)]
+        if len(index.trees) > _UNCACHED:
+            return ""
+        for content in index.trees.values():
+            write_loose(objects, b"tree", content)
         return tree
 
     def write(self, tree: str, parent: str, message: str, author: Person, committer: Person) -> str:
@@ -569,15 +683,33 @@ class Worktree:
         state = self._state()
         if state is not None and state.commit == commit:
             return state.committed
-        (first, *_) = *self.project.header(commit), ""
-        return first.removeprefix("tree ") if first.startswith("tree ") else self.project.tree(commit)
+        return self.project.tree(commit)
 
     def _sync(self, commit: str, base: str) -> None:
         """Bring what is new in a commit to the disk, and what the agent's git wrote to the project."""
+        tree, on, names = self._new_objects
+        if on == base and self.project.header(commit)[:2] == [f"tree {tree}", f"parent {base}"]:
+            loose = self._loose(names)
+            if all(0 < loose[name].size * _MAX_RATIO <= self._settings.max_file for name in names):
+                self._save([commit, *names], loose)
+                return
         rows = self._listed(commit, f"^{base}")
         if large := [name[1:] for name in rows if name.startswith("~")]:
             self._warn_of_large(large, commit, base)
         self._save([name.removeprefix("~") for name in rows])
+
+    def _loose(self, names: Iterable[str]) -> dict[str, _Loose]:
+        """Return the files of objects, in the project or as the agent's git wrote them; "" for those without."""
+        places = [f"{place}/" for place in (self.project.common / "objects", self._repository.objects)]
+        loose = {}
+        for name in names:
+            loose[name] = _Loose("", 0)
+            for place in places:
+                path = f"{place}{name[:2]}/{name[2:]}"
+                with contextlib.suppress(OSError):
+                    loose[name] = _Loose(path, os.stat(path).st_size)  # noqa: PTH116 -- of thousands
+                    break
+        return loose
 
     def _listed(self, commit: str, *known: str) -> list[str]:
         """Return the objects of a commit that `known` leads not to, large ones with `~`."""
@@ -596,29 +728,33 @@ class Worktree:
             raise self._incomplete(done)
         return done.out.decode("ascii").split()
 
-    def _save(self, names: Sequence[str]) -> None:
-        objects, theirs = self.project.common / "objects", self._repository.objects
-        loose: dict[str, Path] = {}
+    def _save(self, names: Sequence[str], known: Mapping[str, _Loose] = {}) -> None:
+        """Wait until objects are on the disk, and in the project. `known` are the files of some."""
+        objects = f"{self.project.common}/objects"
+        loose: dict[str, str] = {}
         others: list[str] = []
-        for name in names:
-            path, own = objects / name[:2] / name[2:], theirs / name[:2] / name[2:]
-            if not path.is_file() and own.is_file():
-                _bring(own, path)
-            if path.is_file():
-                loose[name] = path
-            else:
+        for name, (path, _) in {**self._loose(name for name in names if name not in known), **known}.items():
+            if not path:
                 others.append(name)
-        packed = others if any(theirs.glob("pack/*.pack")) else []
+                continue
+            loose[name] = f"{objects}/{name[:2]}/{name[2:]}"
+            if path != loose[name]:
+                _bring(Path(path), Path(loose[name]))
+        packed = others if any(self._repository.objects.glob("pack/*.pack")) else []
         if packed or len(loose) > _FEW:  # one pack waits for the disk once
+            head = loose.pop(names[0], "")  # the commit stays where it is read
             lines = "".join(f"{name}\n" for name in (*packed, *loose)).encode("ascii")
-            pack = str(objects / "pack/pack")
-            self.project.run("pack-objects", "-q", "--window=0", pack, stdin=lines, git=self._git())
+            self.project.run(*_PACKING, f"{objects}/pack/pack", stdin=lines, git=self._git())
             for path in loose.values():
-                path.unlink(missing_ok=True)
-            return
-        with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(loose) or 1)) as pool:
-            for _ in pool.map(sync, loose.values()):
-                pass
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)  # noqa: PTH108
+            loose = {names[0]: head} if head else {}
+        with contextlib.ExitStack() as opened:
+            files = []
+            for path in loose.values():
+                files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                opened.callback(os.close, files[-1])
+            sync_all(files)
 
     def _incomplete(self, done: CallResult) -> WorkspaceFailed:
         shallow = self._repository.git_dir / "shallow"
@@ -810,9 +946,10 @@ def _escaped(path: str) -> str:
     return re.sub(r"([\\*?\[\]!# ])", r"\\\1", path)
 
 
-def _signature(path: Path) -> tuple[int, int]:
+def _signature(path: Path) -> tuple[int, int, int, int]:
+    """Return what changes with a file. Its time of change is none that an agent can set."""
     status = path.stat()
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_size, status.st_ctime_ns, status.st_ino
 
 
 def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
