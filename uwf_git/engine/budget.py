@@ -57,6 +57,8 @@ CONFIG = "config.yaml"
 FORK = "fork"
 """The source of a branch's limit that follows from the thread that waits for it, where alone it can be raised."""
 
+_ONE_BY_ONE = 4  # threads that are looked at without reading of all nodes which have limits
+
 _RAISED = "raised"
 """The source of a limit that a human raised."""
 
@@ -226,6 +228,7 @@ class Budgets:
         self._forks: dict[ThreadId, Oid | None] = {}
         self._waiting: dict[Oid, list[Head]] = {}
         self._fan_outs: dict[Oid, list[FanOut]] = {}
+        self._asked = 0
 
     @cached_property
     def _configured(self) -> Mapping[str, Mapping[str, float]]:
@@ -240,17 +243,23 @@ class Budgets:
     def _limited(self) -> frozenset[Hash]:
         return frozenset(self._instance.store.index.hashes_with(LIMITED))
 
+    def _is_limited(self, node: Hash | None) -> bool:
+        if self._asked > _ONE_BY_ONE:  # for a list of threads one look at all nodes is quicker
+            return node in self._limited
+        return self._instance.store.index.has_trait(node, LIMITED)
+
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         name, row = head.row.name or "", head.row
         sources = [(CONFIG, self._configured.get("", {}))]
         if name:
             sources.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
-        if row.workflow in self._limited:
+        self._asked += 1
+        if row.workflow is not None and self._is_limited(row.workflow):
             if row.workflow not in self._of_workflows:
                 budget = self._instance.registry.workflow(row.workflow).budget or {}
                 self._of_workflows[row.workflow] = budget
             sources.append(("workflow", self._of_workflows[row.workflow]))
-        if row.start in self._limited:
+        if self._is_limited(row.start):
             sources += self._of_start(head)
         return [(source, amounts) for source, amounts in sources if amounts]
 

@@ -301,6 +301,7 @@ class NodeStore:
         known = self.index.node(node) if references is None else None
         if known is not None and self.repository.has(Oid(raw=known[1])):
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
+            self._blobs[node] = Oid(raw=known[1])
             return
         if content.type != node:
             self.check(content.type, content.payload, references)

@@ -94,7 +94,7 @@ class Asking:
         by = recorder.redact(agent, "agent") or RUNNER.name
         step = Step(history.start_hash, history.prev, role, output, detail, by)
         node = recorder.put(STEPNODE, step.payload())
-        recorder.settle(order, node, detail)
+        recorder.settle(order, node, detail, synced=not instance.runs.is_engine(head.thread))
         return node
 
 
