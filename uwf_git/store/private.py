@@ -759,7 +759,10 @@ def _note(line: str) -> dict[str, Any] | None:
 def _spending(line: str) -> tuple[TokenUsage | None, float | None] | None:
     try:
         match json.loads(line):
-            case {"usage": [int(), int(), int()] | None as usage, "cost": int() | float() | None as cost}:
+            case {
+                "usage": [int(), int(), int()] | [int(), int(), int(), int()] | None as usage,
+                "cost": int() | float() | None as cost,
+            }:
                 return TokenUsage(*usage) if usage is not None else None, cost
     except (ValueError, RecursionError):
         pass
