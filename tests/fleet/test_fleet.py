@@ -168,7 +168,7 @@ def test_the_step_of_a_killed_worker_is_made_by_another(
 
 
 def test_no_step_is_lost_or_doubled_whatever_is_killed(root: Path) -> None:
-    done = soak(root, threads=8, workers=2, jobs=1, between=1.5, seed=1)
+    done = soak(root, threads=60, workers=2, jobs=1, between=0.7, seed=1)
     assert (done.found.wrong, done.status) == ({}, 0), done.said
     assert done.found.steps and done.killed
 
