@@ -172,7 +172,12 @@ def test_what_a_model_was_asked_and_how_often_is_in_the_trail(
         found = re.search(line, said)
         assert found, f"{line}\n\n{said}"
         said = said[found.end() :]
-    assert told(root, "answered in")[0]["usage"] == {"input": 100, "output": 10, "cached": 0}
+    assert told(root, "answered in")[0]["usage"] == {
+        "input": 100,
+        "output": 10,
+        "cached": 0,
+        "written": 0,
+    }
 
 
 def test_an_exchange_leaves_a_trail(uwf: Uwf, root: Path, thread: str, tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_history_from_before_a_policy_can_be_accepted_as_it_is(team: Team) -> No
 _LISTING_MODULES = """
 import sys
 from uwf_cli import main
-status = main._run(sys.argv[1:])
+status = main.run(sys.argv[1:])
 print(*sys.modules, file=sys.stderr)
 sys.exit(status)
 """
