@@ -47,6 +47,10 @@ class _Run:
             os.set_blocking(stream.fileno(), False)
             self.rest[stream] = b""
 
+    def sources(self) -> list[IO[bytes] | WarmProcess]:
+        """Return what tells of it: its end, and its output."""
+        return [self.process, *self.rest]
+
     def lines(self, stream: IO[bytes], data: bytes) -> list[str]:
         *lines, self.rest[stream] = (self.rest[stream] + data).split(b"\n")
         if not data and self.rest[stream]:
@@ -148,9 +152,8 @@ class SideBySide:
         with deferred():
             process = self._pool.spawn(words)
             run = self._running[thread] = _Run(thread, process)
-        self._selector.register(process, selectors.EVENT_READ, run)
-        for stream in run.rest:
-            self._selector.register(stream, selectors.EVENT_READ, run)
+            for source in run.sources():
+                self._selector.register(source, selectors.EVENT_READ, run)
 
     def _turn(self) -> None:
         for key, _events in self._selector.select(_POLL):
@@ -160,15 +163,17 @@ class SideBySide:
             status = run.process.poll()
             if status is None:
                 continue
-            self._selector.unregister(run.process)
             for stream in run.rest:
                 while self._read(run, stream):
                     pass
-                with contextlib.suppress(KeyError):
-                    self._selector.unregister(stream)
-                stream.close()
-            del self._running[thread]
-            self._ended[thread] = status if status >= 0 else 128 - status
+            with deferred():
+                for source in run.sources():
+                    with contextlib.suppress(KeyError):
+                        self._selector.unregister(source)
+                for stream in run.rest:
+                    stream.close()
+                del self._running[thread]
+                self._ended[thread] = status if status >= 0 else 128 - status
 
     def _read(self, run: _Run, stream: IO[bytes]) -> bool:
         try:
