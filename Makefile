@@ -8,6 +8,7 @@
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes, qwen, copilot as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
+#   make pool-soak     threads, fan-outs and scripts in warm processes, which are killed at random (MINUTES=…, SEED=…)
 #   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
 #   make pictures      the pictures of docs/guides/web.md, taken by Chromium
@@ -32,7 +33,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all faults soak fleet-soak agent-programs test-agents fuzz pictures lint prose reference bench bench-smoke venv clean
+.PHONY: demo test test-all faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures lint prose reference bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -44,6 +45,9 @@ test test-all: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl
+
+pool-soak: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/processes/pool_soak.py --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 fleet-soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/fleet/killing.py --threads $(or $(THREADS),1000) --seed $(or $(SEED),0)
