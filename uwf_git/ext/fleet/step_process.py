@@ -369,7 +369,7 @@ class _RequestLoop:
                 value = {"fault": _unforeseen(error).as_json()}
             finally:
                 self._busy = False
-            self._over = self._over or memory() > LARGEST
+            self._over = self._over or lifetime.memory() > LARGEST
             self.write({"answer": value, "last": self._over})
 
     def _next(self) -> bytes:
@@ -391,15 +391,6 @@ class _RequestLoop:
             raise _Ended
         if self._busy:
             raise KeyboardInterrupt
-
-
-def memory() -> int:
-    """Return this process's memory in bytes, 0 if unknown."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def main() -> None:
