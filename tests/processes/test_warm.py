@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -185,6 +186,14 @@ def test_a_call_runs_in_a_folder_that_is_gone_as_a_process_does(
     assert process.wait(10) == 1
     monkeypatch.chdir(tmp_path)
     assert told(pool.spawn(["tell"]))[1] == str(tmp_path)
+
+
+def test_a_process_ends_with_a_caller_that_dies_while_it_sends_a_call(pool: WarmPool) -> None:
+    assert process_of(pool)
+    (worker,) = pool._idle
+    socket.send_fds(worker.channel, [b"%16d" % 100], [0, 1, 2, 0])
+    worker.channel.close()
+    wait_until_gone(worker.pid)
 
 
 def test_words_that_no_process_can_be_given_start_none(pool: WarmPool) -> None:

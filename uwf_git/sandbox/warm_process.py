@@ -137,7 +137,9 @@ class _Fork:
                 return None
             data = b""
             while len(data) < int(size):
-                data += self._channel.recv(int(size) - len(data))
+                data += (part := self._channel.recv(int(size) - len(data)))
+                if not part:
+                    return None
         except OSError:
             return None
         *streams, folder = descriptors
