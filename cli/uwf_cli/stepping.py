@@ -48,10 +48,13 @@ def run_one(
 
         detach(invocation, thread, options, most, detached)
         return
+    remote = options.exchange.remote.name if options.exchange else None
+    repeats = repeated(options.agent, options.cwd, remote)
+    invocation.going_on = _going_on(f"uwf thread run {thread}{repeats}")
     with invocation.instance.locks.run(thread):
         is_shared = options.exchange is not None and not invocation.instance.threads.has_ended(thread)
         try:
-            _run_one(invocation, thread, options, most, quiet)
+            _run_one(invocation, thread, options, most, quiet, repeats)
         except UwfError as error:
             if not is_shared or not _ended_elsewhere(invocation, thread, error):
                 raise
@@ -73,12 +76,13 @@ def _ended_elsewhere(invocation: Invocation, thread: ThreadId, error: UwfError) 
     return True
 
 
-def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
+def _run_one(
+    invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool, repeats: str
+) -> None:
     from uwf_git.api.outcome import raise_as_ended
     from uwf_git.api.run import run as steps
 
-    remote = options.exchange.remote.name if options.exchange else None
-    command, repeats = f"uwf thread run {thread}", repeated(options.agent, options.cwd, remote)
+    command = f"uwf thread run {thread}"
     again = command + repeats
     lines = live_line(invocation, again, thread, quiet)
     with repeating(command, repeats, is_run=True), lines or nullcontext():
@@ -99,6 +103,10 @@ def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: i
     raise_unless_completed(
         invocation.instance, head, f": stopped after {counted(most, 'step')}", f"{again} goes on"
     )
+
+
+def _going_on(command: str) -> str:
+    return f"nothing is lost, {command} goes on"
 
 
 def side_by_side(
@@ -217,7 +225,7 @@ def outcome_line(value: dict[str, Any]) -> str:
 
 
 def live_line(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) -> Lines | None:
-    invocation.going_on = f"nothing is lost, {again} goes on"
+    invocation.going_on = _going_on(again)
     if quiet or not invocation.draws:
         return None
     from uwf_cli.watching.lines import of_step
