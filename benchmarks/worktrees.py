@@ -93,7 +93,7 @@ def recording(folder: Path, size: Size) -> Iterator[Row]:
     """The code of a step, against `git add -A` and `git commit` of the same; the processor's time of both."""
     for files, changes in ((CODE, (1, 20)), (FILES, (1, 1000))):
         place = folder / str(files)
-        place.mkdir()
+        place.mkdir(parents=True)
         site = _Site(place, size, files)
         for changed in changes:
             yield _recorded(place, site, size, files, changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import one_role
 import pytest
 from cli_samples import ASKS, on_terminal, scripted
-from commands import begin, wait_for
+from commands import begin, wait_for, wait_until_gone
 from conftest import Uwf
 from screen import Screen
 
@@ -127,3 +128,24 @@ def test_one_command_starts_a_thread_and_runs_it(uwf: Uwf, hermetic: Path) -> No
     assert uwf("run", hermetic / "one.yaml", check=2).error["hint"].startswith("give one with -p")
     environ = {**os.environ, "UWF_FORMAT": "yaml"}
     assert uwf("run", hermetic / "one.yaml", "-p", "x", env=environ).out.count("---\n") == 2
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_thread_whose_process_was_killed_is_named_and_goes_on(
+    uwf: Uwf, threads: list[str], meeting: str, form: str
+) -> None:
+    Path("hold").touch()
+    killed, other = threads[:2]
+    agent = f"{meeting} 2"
+    running = begin("thread", "run", killed, other, "-j", "2", "--agent", agent, "--format", form)
+    at_work = int(wait_for(Path(f"here-{killed}")))
+    wait_for(Path(f"here-{other}"))
+    os.kill(int(Path(f"/proc/{at_work}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    wait_until_gone(at_work)
+    Path("hold").unlink()
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 1 and len(out.splitlines()) == 1
+    hint = f"nothing is lost, uwf thread run {killed} --agent {shlex.quote(agent)} goes on"
+    line = next(line for line in err.splitlines() if killed in line)
+    assert line.endswith(f"was ended by signal 9 — {hint}") or json.loads(line)["error"]["hint"] == hint
+    assert uwf("thread", "run", killed, "--agent", agent).lines[-1]["done"]

@@ -35,6 +35,8 @@ def main(args: Sequence[str]) -> int:
             Path(f"{path}.over").write_text("over")
         case ["leave", "foreign code"]:
             lifetime.share()
+        case ["leave", "a thread to wait for", path]:
+            threading.Thread(target=lambda: (time.sleep(0.3), Path(path).write_text("over"))).start()
         case ["leave", "a thread"]:
             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         case ["leave", "files"]:

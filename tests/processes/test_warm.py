@@ -114,6 +114,11 @@ def test_a_process_that_a_call_left_otherwise_than_it_was_is_not_used_again(
     assert process_of(pool) != first
 
 
+def test_a_call_ends_with_the_threads_that_a_process_would_wait_for(pool: WarmPool, tmp_path: Path) -> None:
+    assert pool.spawn(["leave", "a thread to wait for", str(tmp_path / "over")]).wait(10) == 0
+    assert (tmp_path / "over").read_text() == "over"
+
+
 def test_a_pool_goes_on_without_the_process_that_it_forked(pool: WarmPool, tmp_path: Path) -> None:
     process = pool.spawn(["wait", str(tmp_path / "other")])
     wait_for(tmp_path / "other")

@@ -162,6 +162,11 @@ class _Fork:
             with contextlib.suppress(OSError):  # nobody waits for it
                 self._channel.sendall(BEGUN)
             status = self._program(args)
+            for (
+                thread
+            ) in threading.enumerate():  # foreign code may have left one, which a process would wait for
+                if thread is not threading.main_thread() and not thread.daemon:
+                    thread.join()
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
         except lifetime.Terminated as signalled:

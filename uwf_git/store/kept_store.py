@@ -11,8 +11,9 @@ from typing import NamedTuple
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
 
-_LONGEST = 60.0
-"""Seconds after which a store is opened anew, and so compared with the heads that this user knows."""
+_LONGEST = 5.0
+"""Seconds after which a store is opened anew: it is compared with the heads that this user knows, and files that git's
+configuration includes are read."""
 
 
 class _Kept(NamedTuple):

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.invocation import PROGRAM, words_of
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import Failure, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.thread_states import ThreadState, worst
 from uwf_git.format.endings import JOINED_WITHOUT
@@ -173,7 +173,21 @@ class SideBySide:
                 for stream in run.rest:
                     stream.close()
                 del self._running[thread]
-                self._ended[thread] = status if status >= 0 else 128 - status
+                self._ended[thread] = status if status >= 0 else UwfError.exit_status
+            if status < 0 and not self._stopping and not self._is_left(thread):
+                self._tell_of_killed(thread, -status)
+
+    def _tell_of_killed(self, thread: ThreadId, number: int) -> None:
+        """Say that the process that ran a thread was ended, which could not say so itself."""
+        from uwf_cli.failures import print_error
+
+        message = f"the process that ran thread {thread} was ended by signal {number}"
+        command = self._again if self._siblings else f"uwf thread run {thread}{self._again}"
+        failure = Failure(UwfError.code, UwfError.exit_status, message, f"nothing is lost, {command} goes on")
+        with self._lines.hidden() if self._lines else nullcontext():
+            print_error(
+                self._invocation, failure, thread=thread, label=self._label(thread) if self._text else ""
+            )
 
     def _read(self, run: _Run, stream: IO[bytes]) -> bool:
         try:
