@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,9 +51,10 @@ class World(NamedTuple):
     def steps(self, old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, set[str]]:
         """The commits that each thread of the store has gone through between two states of the refs, by its id."""
         found = defaultdict[str, set[str]](set)
+        repositories = {f"{git_dir.parent.name}/{git_dir.name}": git_dir for git_dir in self.repositories()}
         for name, oid in new.items():
             if re.search(r"/(threads/[^/^]*|archive/[^/]*\^{})$", name) and old.get(name) != oid:
-                git_dir = self.folder / name.partition(" ")[0]
+                git_dir = repositories[name.partition(" ")[0]]
                 before = [f"^{commit}" for commit in old.values()]
                 listed = git("--git-dir", git_dir, "rev-list", "--first-parent", oid, *before)
                 found[_last(name)] |= set(listed.split())
@@ -192,7 +194,7 @@ def _run_done(wanted: int) -> Callable[[World], None]:
         kept, before = _answers(world), world.asked()
         words = _running("--status", "idle,failed,joining", "-j", "2")(world)
         for _ in range(2):  # the parent of a branch that was broken off waits for it
-            world.run(*words, check=None)
+            last = world.run(*words, check=None)
         is_short = _status(world) == "completed-with-failures"
         if is_short:  # a script hears null of a call whose process was killed, and so do people
             fork = world.run("thread", "fork", world.thread, "--at", "0").json["thread"]
@@ -204,7 +206,7 @@ def _run_done(wanted: int) -> Callable[[World], None]:
             if not (is_short and world.thread in (row["thread"], row["parent"]))
             and row["status"] != "completed"
         ]
-        assert not unlike, f"not completed: {unlike}"
+        assert not unlike, f"not completed: {last.err[-600:]} {unlike}"
         answers = _answers(world)
         assert answers == wanted, f"{answers} answers are kept in the end, not {wanted}"
         asked = world.asked() - before
@@ -223,8 +225,10 @@ def _answers(world: World) -> int:
         steps = world.run("thread", "steps", row["thread"]).json
         count += sum(step["agent"] == "uwf-exec" for step in steps)
         report = runs / f"{row['thread']}.result"
-        kept = json.loads(report.read_bytes()) if report.exists() else {}
-        count += kept.get("head") == row["head"] and kept["error"] == "" and kept["agent"] == "uwf-exec"
+        kept: dict[str, Any] = {}
+        with suppress(ValueError):  # a power cut may leave a part of it, which counts as none
+            kept = json.loads(report.read_bytes().partition(b"\0")[0]) if report.exists() else {}
+        count += (kept.get("head"), kept.get("error"), kept.get("agent")) == (row["head"], "", "uwf-exec")
     return count
 
 

@@ -688,7 +688,8 @@ class Folders:
 
     def recall(self, thread: str) -> Path | None:
         folder = content_of(self._folder / thread)
-        return Path(os.fsdecode(folder)) if folder else None
+        # A power cut may leave NULs.
+        return Path(os.fsdecode(folder)) if folder and b"\0" not in folder else None
 
 
 class Trusted:
