@@ -114,7 +114,8 @@ def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: 
     pygit2.settings.enable_fsync_gitdir(False)  # which takes long, for thousands
     repository = pygit2.Repository(root / "store.git")
     while 256 * len(list((root / "store.git/objects/17").glob("*"))) <= LIMIT + 256:  # git rounds up
-        repository.create_blob(os.urandom(8))
+        blob = repository.create_blob(os.urandom(8))
+    repository.references.create("refs/other/kept", blob)  # the objects of a step are in packs
     repository.free()  # what it has mapped would keep the disk from being unmounted
     pygit2.settings.enable_fsync_gitdir(True)
     os.sync()
