@@ -42,11 +42,11 @@ def on_many_threads(folder: Path, size: Size) -> Iterator[Row]:
     show, bare = fastest(size.turns, _uwf(lab, "show", thread), yardstick)
     yield compared(f"uwf thread show, {where} / {YARDSTICK}", show, bare, 1.2)
     step, bare = fastest(size.turns, _uwf(lab, "step", thread), yardstick)
-    yield compared("uwf thread step, routed by status / the same", step, bare, 1.6)
+    yield compared("uwf thread step, routed by status / the same", step, bare, 1.2)
     lab = Lab(folder / "by-condition", BY_CONDITION)
     thread = lab.threads(size.few, 2)[0]
     step, bare = fastest(size.turns, _uwf(lab, "step", thread), yardstick)
-    yield compared("uwf thread step, routed by a condition / the same", step, bare, 1.5)
+    yield compared("uwf thread step, routed by a condition / the same", step, bare, 1.2)
     listed, bare = fastest(size.turns, process([UWF, "thread", "list"], lab.environ), yardstick)
     yield compared(f"uwf thread list, {size.few} threads / the same", listed, bare, 1.2)
     agent = folder / "agent.py"
