@@ -54,7 +54,7 @@ def fork(folder: Path, size: Size) -> Iterator[Row]:
     seconds, cpu = used([UWF, "thread", "run", lab.planned(), "--quiet"], lab.environ)
     yield cost(f"uwf thread run, a fork of {size.threads:,} branches to its end", seconds, _FORK)
     yield compared(
-        "a branch of it / a thread of one step, CPU", cpu / size.threads, _alone(folder / "alone"), 4
+        "a branch of it / a thread of one step, CPU", cpu / size.threads, _alone(folder / "alone"), 5
     )
 
 
@@ -67,7 +67,7 @@ def threads(folder: Path, size: Size) -> Iterator[Row]:
     steps = count * 5
     yield cost(f"uwf thread run --all -j {_AT_ONCE}, {count} threads, a step", seconds / steps, _STEP)
     yield compared(
-        "the same / a step in the library, CPU", cpu / steps, _alone(folder / "alone", FIVE) / 5, 2
+        "the same / a step in the library, CPU", cpu / steps, _alone(folder / "alone", FIVE) / 5, 3
     )
 
 
