@@ -589,7 +589,8 @@ from uwf_git.store.instance import Instance as Instance
 from uwf_git.store.instance import begin_log as begin_log
 from uwf_git.store.instance import redactor_at as redactor_at
 from uwf_git.store.instance import wanted_log as wanted_log
-from uwf_git.store.kept_store import open_store as open_store
+from uwf_git.store.kept_store import open_here as open_here
+from uwf_git.store.kept_store import signature as signature
 from uwf_git.store.layout import INCLUDED as INCLUDED
 from uwf_git.store.layout import Trailers as Trailers
 from uwf_git.store.layout import parse_message as parse_message

@@ -44,6 +44,11 @@ def words_of(form: str | None, *arguments: str) -> list[str]:
     return [*(["--format", form] if form else []), *arguments]
 
 
+def going_on_by(command: str) -> str:
+    """Return the hint that a command goes on with what was interrupted."""
+    return f"nothing is lost, {command} goes on"
+
+
 class Invocation:
     """A call. `format_option` and `root_option` are None if not given; with the latter, `command_names()` are those of
     uwf. `going_on` is the command to continue after Ctrl-C; `exit_status` maps an error's code and status for commands

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import exchange, terminal
-from uwf_cli.invocation import Invocation, find_thread
+from uwf_cli.invocation import Invocation, find_thread, going_on_by
 from uwf_cli.output import approvals_line, whose
 from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, UwfError, Waiting
 from uwf_git.base.text import counted, numbered
@@ -50,7 +50,7 @@ def run_one(
         return
     remote = options.exchange.remote.name if options.exchange else None
     repeats = repeated(options.agent, options.cwd, remote)
-    invocation.going_on = _going_on(f"uwf thread run {thread}{repeats}")
+    invocation.going_on = going_on_by(f"uwf thread run {thread}{repeats}")
     with invocation.instance.locks.run(thread):
         is_shared = options.exchange is not None and not invocation.instance.threads.has_ended(thread)
         try:
@@ -103,10 +103,6 @@ def _run_one(
     raise_unless_completed(
         invocation.instance, head, f": stopped after {counted(most, 'step')}", f"{again} goes on"
     )
-
-
-def _going_on(command: str) -> str:
-    return f"nothing is lost, {command} goes on"
 
 
 def side_by_side(
@@ -225,7 +221,7 @@ def outcome_line(value: dict[str, Any]) -> str:
 
 
 def live_line(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) -> Lines | None:
-    invocation.going_on = _going_on(again)
+    invocation.going_on = going_on_by(again)
     if quiet or not invocation.draws:
         return None
     from uwf_cli.watching.lines import of_step

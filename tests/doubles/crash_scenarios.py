@@ -507,14 +507,7 @@ class Run:
         )
         self._as_before()
         path = f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-        return subprocess.run(
-            self._command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        return self._run_with(PYTHONPATH=path)
 
     def _again_with_git(self, strace: str, number: str) -> subprocess.CompletedProcess[str]:
         """Runs the command once more with its n-th git under strace, or each."""
@@ -530,13 +523,12 @@ class Run:
         wrapper.chmod(0o755)
         self._as_before()
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        return self._run_with(PATH=path)
+
+    def _run_with(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **variables}
         return subprocess.run(
-            self._command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={**os.environ, "PATH": path},
+            self._command, capture_output=True, text=True, check=False, timeout=120, env=env
         )
 
     def _as_before(self) -> None:

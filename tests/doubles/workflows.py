@@ -15,6 +15,17 @@ from uwf_git.store.versions import Version
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 
+LONG = """
+name: long
+description: Writes until it is told to end.
+roles:
+  writer: { description: w, systemPrompt: w, outputSchema: { type: object } }
+conditions: { last: { description: l, expression: "steps[-1].output.end = true" } }
+graph:
+  $START: [{ role: writer }]
+  writer: [{ role: $END, condition: last }, { role: writer }]
+"""
+
 
 def opened() -> Instance:
     """The instance of this environment, opened anew."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from commands import git
-from workflows import start_thread
+from workflows import LONG, start_thread
 
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
@@ -26,16 +26,6 @@ from uwf_git.workspaces.file_times import FileTimes
 from uwf_git.workspaces.options import parse_option
 
 ANSWER = '{"text": "done"}'
-LONG = """
-name: long
-description: Writes for ever.
-roles:
-  writer: { description: w, systemPrompt: w, outputSchema: { type: object } }
-conditions: { last: { description: l, expression: "steps[-1].output.end = true" } }
-graph:
-  $START: [{ role: writer }]
-  writer: [{ role: $END, condition: last }, { role: writer }]
-"""
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from commands import git
 from conftest import Uwf
 from two_machines import RELAY
-from workflows import start_thread
+from workflows import LONG, start_thread
 
 from uwf_git.base.errors import UwfError, WorkspaceFailed
 from uwf_git.engine.step import kill, step
@@ -27,17 +27,6 @@ from uwf_git.store.instance import Instance
 from uwf_git.workspaces.choice import assign
 from uwf_git.workspaces.options import parse_option
 from uwf_git.workspaces.step_workspace import code_left
-
-LONG = """
-name: long
-description: Writes until it is told to end.
-roles:
-  writer: { description: w, systemPrompt: w, outputSchema: { type: object } }
-conditions: { last: { description: l, expression: "steps[-1].output.end = true" } }
-graph:
-  $START: [{ role: writer }]
-  writer: [{ role: $END, condition: last }, { role: writer }]
-"""
 
 
 def at(project: Path, *args: object) -> str:

@@ -164,8 +164,6 @@ def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
     from uwf_git.engine.next_turn import outlook
 
     head = instance.threads.head(thread)
-    if head.row.kind != "start":
-        return
     try:
         _require_ready_thread(instance, thread)
     except UwfError as error:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.store.instance import Instance
-from uwf_git.store.location import Location
+from uwf_git.store.instance import Instance, begin_log, wanted_log
+from uwf_git.store.location import Location, locate
 
 _LONGEST = 5.0
 """Seconds after which a store is opened anew: it is compared with the heads that this user knows, and files that git's
@@ -31,7 +31,7 @@ def open_store(location: Location, environ: Mapping[str, str]) -> Instance:
     """Return the store that an earlier call opened, if location, environment and configuration are the same, else open
     it. Raises NotFound, Invalid."""
     global _kept
-    made_of = location, dict(environ), [_signature(path) for path in _files(location, environ)]
+    made_of = location, dict(environ), [signature(path) for path in _files(location, environ)]
     kept, now = _kept, time.monotonic()
     if kept is None or kept.made_of != made_of or now - kept.opened > _LONGEST:
         close()
@@ -42,6 +42,15 @@ def open_store(location: Location, environ: Mapping[str, str]) -> Instance:
     instance.listener = None
     instance.renew_judging()
     return instance
+
+
+def open_here() -> Instance:
+    """Return the store of the environment and the current folder, and begin its log, as `Instance.open`, but one that
+    stays open. Raises NotFound, Invalid."""
+    location = locate(None, os.environ, Path.cwd())
+    if level := wanted_log(os.environ):
+        begin_log(location, level)
+    return open_store(location, os.environ)
 
 
 def close() -> None:
@@ -60,7 +69,8 @@ def _files(location: Location, environ: Mapping[str, str]) -> list[Path]:
     return [location.root / "config.yaml", location.root / ".env", *git]
 
 
-def _signature(path: Path) -> tuple[int, ...] | None:
+def signature(path: Path) -> tuple[int, ...] | None:
+    """Return a file's identity, to notice changes."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:

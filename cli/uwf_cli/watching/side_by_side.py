@@ -1,5 +1,5 @@
-"""Running threads in parallel, each in a process at a time, since a step needs the main thread and the current folder.
-Output is labelled with the end of the thread's id, and each has a live line."""
+"""Running threads in parallel, each in a process of its own while it runs, since a step needs the main thread and the
+current folder. Output is labelled with the end of the thread's id, and each has a live line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
-from uwf_cli.invocation import PROGRAM, words_of
+from uwf_cli.invocation import PROGRAM, going_on_by, words_of
 from uwf_git.base.errors import Failure, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.thread_states import ThreadState, worst
@@ -138,12 +138,12 @@ class SideBySide:
 
     def _tell_going_on(self) -> None:
         if self._siblings:
-            self._invocation.going_on = f"nothing is lost, {self._again} goes on"
+            self._invocation.going_on = going_on_by(self._again)
             return
         threads = " ".join([*self._running, *self._waiting])
         options = f" -j {self._at_once}" if self._at_once > 1 else ""
         options += self._again
-        self._invocation.going_on = f"nothing is lost, uwf thread run {threads}{options} goes on"
+        self._invocation.going_on = going_on_by(f"uwf thread run {threads}{options}")
 
     def _start(self, thread: ThreadId) -> None:
         invocation = self._invocation
@@ -183,7 +183,7 @@ class SideBySide:
 
         message = f"the process that ran thread {thread} was ended by signal {number}"
         command = self._again if self._siblings else f"uwf thread run {thread}{self._again}"
-        failure = Failure(UwfError.code, UwfError.exit_status, message, f"nothing is lost, {command} goes on")
+        failure = Failure(UwfError.code, UwfError.exit_status, message, going_on_by(command))
         with self._lines.hidden() if self._lines else nullcontext():
             print_error(
                 self._invocation, failure, thread=thread, label=self._label(thread) if self._text else ""

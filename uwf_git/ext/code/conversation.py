@@ -378,12 +378,9 @@ class _Calls:
         return (self.name, *(self._asked.heard() if self._asked else nothing))
 
     def begin(self, question: Mapping[str, Any], call: Sequence[Any] | None) -> Any:
-        from uwf_git.plugin import begin_log, locate_store, open_store, wanted_log
+        from uwf_git.plugin import open_here
 
-        location = locate_store(None, os.environ, Path.cwd())
-        if level := wanted_log(os.environ):
-            begin_log(location, level)
-        instance = self._instance = open_store(location, os.environ)
+        instance = self._instance = open_here()
         asks = Question(**question)
         self._cwd = Path(asks.cwd)
 

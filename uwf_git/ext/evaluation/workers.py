@@ -1,5 +1,6 @@
-"""Parallel trials, each in a process at a time, since a step needs the main thread and the current folder. A task is
-its input, a result its output, in JSON; new nodes are returned by content and stored by the recorder."""
+"""Parallel trials, each in a process of its own while it runs, since a step needs the main thread and the current
+folder. A task is its input, a result its output, in JSON; new nodes are returned by content and stored by the
+recorder."""
 
 from __future__ import annotations
 
@@ -38,8 +39,7 @@ from uwf_git.plugin import (
     WarmPool,
     WarmProcess,
     errors,
-    locate_store,
-    open_store,
+    open_here,
     signals_deferred,
 )
 
@@ -270,7 +270,7 @@ def main(_argv: Sequence[str] = ()) -> int:
         listening = threading.Thread(target=listen, daemon=True)
         listening.start()
         try:
-            instance = open_store(locate_store(None, os.environ, Path.cwd()), os.environ)
+            instance = open_here()
             done: TrialResult | UwfError = _done(instance, _task(instance, json.loads(task)))
         except UwfError as error:
             done = error

@@ -51,6 +51,7 @@ from uwf_git.plugin import (
     parse_workspace_option,
     push_code,
     redactor_at,
+    signature,
     thread_outlook,
     thread_state,
     wanted_log,
@@ -326,15 +327,6 @@ def _unforeseen(error: Exception) -> Fault:
     raised = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[:-13:-1]]
     log.error("K7QW2M9C", "an answer fails with {kind}", kind=kind, raised=raised)
     return Fault("internal", 1, f"internal error: {kind}", "UWF_LOG=error shows where")
-
-
-def signature(path: Path) -> tuple[int, ...] | None:
-    """Return a file's identity, to notice changes."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class _Ended(KeyboardInterrupt):

@@ -25,7 +25,7 @@ from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.exchange import Exchange
 from uwf_git.ext.fleet.limits import Backoff, Gate, provider_at, queues
 from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
-from uwf_git.ext.fleet.step_process import WorkerOptions, signature
+from uwf_git.ext.fleet.step_process import WorkerOptions
 from uwf_git.plugin import (
     CONFIG_FILE,
     PRIVATE_FOLDER,
@@ -38,6 +38,7 @@ from uwf_git.plugin import (
     load_config,
     locate_store,
     log,
+    signature,
     wanted_log,
 )
 
