@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -191,6 +192,20 @@ def test_a_call_runs_in_a_folder_that_is_gone_as_a_process_does(
     assert process.wait(10) == 1
     monkeypatch.chdir(tmp_path)
     assert told(pool.spawn(["tell"]))[1] == str(tmp_path)
+
+
+def test_a_closed_pool_has_let_go_of_what_its_processes_inherited(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        pool = WarmPool(PROGRAM, environ(), (held.fileno(),))
+        process_of(pool)
+        assert pool.spawn(["leave", "foreign code"]).wait(10) == 0
+        process_of(pool)
+    with (tmp_path / "lock").open() as again:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(again, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        pool.close()
+        fcntl.flock(again, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def test_a_process_ends_with_a_caller_that_dies_while_it_sends_a_call(pool: WarmPool) -> None:

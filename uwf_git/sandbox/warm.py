@@ -35,9 +35,8 @@ BEGUN = b"+"
 
 _PIECE = 1 << 16
 _LOOK = 0.5  # seconds after which another thread may have seen the end of a call
-_FOLDER = os.O_DIRECTORY | getattr(
-    os, "O_PATH", os.O_RDONLY
-)  # that is enough to go there, also if it is gone
+# Enough to go to a folder, also to one that is gone.
+_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _START = 10.0  # seconds that a call has to begin
 _FAILED = "the process that others are forked from has ended"
 
@@ -55,6 +54,7 @@ class WarmPool:
         self._ended = 0.0  # when the last call did, on time.monotonic()
         self._template: _Template | None = None
         self._idle: list[_Worker] = []
+        self._ending: list[int] = []  # processes that end after their last call
 
     def spawn(
         self,
@@ -103,13 +103,17 @@ class WarmPool:
         return None if self._template is None else self._template.process
 
     def close(self) -> None:
-        """End the processes that do nothing. Idempotent."""
+        """End the processes that do nothing, and wait until they have let go of what they inherited. Idempotent."""
         with self._guard:
             for worker in self._idle:
                 worker.channel.close()
+                self._ending.append(worker.pid)
             self._idle.clear()
             template, self._template = self._template, None
             if template is not None:
+                with contextlib.suppress(OSError, ValueError):  # it was killed
+                    for pid in self._ending:
+                        template.wait(pid)
                 template.close()
 
     def _begin(self, order: bytes, descriptors: Sequence[int]) -> _Worker:
@@ -137,6 +141,7 @@ class WarmPool:
             self._ended = time.monotonic()
             if self._template is None or is_last:
                 worker.channel.close()
+                self._ending.append(worker.pid)
             else:
                 self._idle.append(worker)
                 self._guard.notify()

@@ -62,8 +62,7 @@ def main(argv: Sequence[str]) -> NoReturn:
                     with ours, theirs:
                         socket.send_fds(channel, [b"%*d" % (NUMBER, pid)], [ours.fileno()])
                 case ["wait", int(pid)]:
-                    status = ended.pop(pid) if pid in ended else os.waitpid(pid, 0)[1]
-                    channel.sendall(b"%*d" % (NUMBER, os.waitstatus_to_exitcode(status)))
+                    channel.sendall(b"%*d" % (NUMBER, _status(pid, ended)))
                 case ["load", *names]:
                     for name in names:
                         with contextlib.suppress(Exception):  # the call that needs it says why
@@ -77,6 +76,16 @@ def _freeze() -> None:
     """Keep the collector of forks from what they share."""
     gc.collect()
     gc.freeze()
+
+
+def _status(pid: int, ended: dict[int, int]) -> int:
+    """Return the exit status of a fork, once it has ended; that of SIGKILL for what is none, or was asked for."""
+    if pid in ended:
+        return os.waitstatus_to_exitcode(ended.pop(pid))
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return -signal.SIGKILL
 
 
 def _ended() -> dict[int, int]:
