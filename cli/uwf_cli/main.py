@@ -122,6 +122,10 @@ def _invoke(invocation: Invocation, arguments: list[str]) -> int:
             uwf.invoke(context)
     except Exit as done:
         status = done.exit_code
+    except SystemExit as end:  # a command never does so
+        from uwf_git.base.errors import UwfError
+
+        raise UwfError(f"code of an extension ended the process: exit {end.code or 0}") from None
     else:
         sys.stdout.flush()
     log.debug("J4YVCR7E", "has done its work, with status {status}", status=status)

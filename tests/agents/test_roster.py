@@ -68,6 +68,58 @@ def test_a_package_whose_agent_is_broken_fails_the_step_with_its_name(
     assert "echo of uwf-echo cannot be loaded: RuntimeError: no luck" in failed.err
 
 
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("sys.exit()", "exit 0"),
+        ("sys.exit(3)", "exit 3"),
+        ("sys.exit('no luck')", "no luck"),
+        ("os._exit(0)", "exit 0"),
+    ],
+)
+def test_an_agent_that_ends_the_process_has_failed_and_the_engine_goes_on(
+    uwf: Uwf, package: Callable[[str], None], thread: str, end: str, how: str
+) -> None:
+    package(f"import os, sys\n{PLUGIN}".replace("    return", f"    {end}\n    return", 1))
+    failed = uwf("thread", "step", thread, "--agent", "echo", check=6).error
+    assert failed["message"] == f"agent uwf-echo ended the process: {how}"
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["error"] == failed["message"]
+    assert uwf("thread", "steps", thread).json == []
+    assert uwf("thread", "step", thread, "--agent", "rehearse").json["role"] == "writer"
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "os._exit(0)"])
+def test_an_agent_that_ends_the_process_when_it_is_loaded_or_as_a_command_has_failed(
+    uwf: Uwf, package: Callable[[str], None], script: Callable[[str, str], Path], thread: str, end: str
+) -> None:
+    package(f"import os, sys\n{end}\n")
+    failed = uwf("thread", "step", thread, "--agent", "echo", check=6).error
+    assert failed["message"] == "agent echo ended the process: exit 0"
+    body = f"import os, sys\n{PLUGIN}".replace("    return", f"    {end}\n    return", 1)
+    command = script("alone", f"{body}\nagent.main()\n")
+    failed = uwf("thread", "step", thread, "--agent", str(command), check=6).error
+    assert failed["message"] == "agent uwf-echo ended the process: exit 0"
+
+
+def test_a_process_of_a_run_that_a_librarys_code_ends_as_done_is_told_as_a_failure(
+    uwf: Uwf, package: Callable[[str], None], thread: str
+) -> None:
+    package(f"import ctypes\n{PLUGIN}".replace("    return", "    ctypes.CDLL(None)._exit(0)\n    return", 1))
+    other = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
+    run = uwf("thread", "run", thread, other, "-j", "2", "--agent", "echo", check=1)
+    for one in (thread, other):
+        assert f"the process that ran thread {one} ended before the thread's run did" in run.err
+
+
+def test_a_child_that_an_agent_forks_may_end(uwf: Uwf, package: Callable[[str], None], thread: str) -> None:
+    child = "if (pid := os.fork()) == 0:\n        os._exit(5)\n    code = os.waitpid(pid, 0)[1] >> 8\n"
+    source = PLUGIN.replace("number: seven", "text: ended with {code}").replace('return "', 'return f"')
+    package(f"import os\n{source}".replace("    return", f"    {child}    return", 1))
+    assert uwf("thread", "step", thread, "--agent", "echo").json["role"] == "writer"
+    assert uwf("thread", "steps", thread).json[0]["output"] == {"text": "ended with 5"}
+
+
 def test_the_list_says_what_is_missing_and_how_to_get_it(
     uwf: Uwf,
     script: Callable[[str, str], Path],

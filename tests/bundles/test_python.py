@@ -148,3 +148,28 @@ def fails(uwf: Uwf, root: Path, port: int) -> None:
         assert said in done.error["message"] and len(done.err.splitlines()) == 1, (case, done.err)
         shown = uwf("thread", "show", thread).json
         assert (shown["status"], shown["role"]) == ("failed", None), case
+
+
+ENDS = """\
+import os
+SCHEMA = {"type": "object", "properties": {"all": {"type": "array"}}}
+descriptor = {"name": "ends", "description": "Ends.", "roles": {"all": {"description": "look", "schema": SCHEMA}}}
+
+async def run(input, options):
+    END
+    yield {"role": "all", "content": "", "meta": {"all": []}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("raise SystemExit", "the code failed in line 6: SystemExit"),
+        ("os._exit(0)", "the code's process exited with 0 before it yielded"),
+    ],
+)
+def test_code_that_ends_its_process_has_failed(uwf: Uwf, end: str, reason: str) -> None:
+    uwf("workflow", "put", write("ends.py", ENDS.replace("END", end)))
+    thread = uwf("thread", "start", "ends", "-p", "Do it").json["thread"]
+    assert uwf("thread", "step", thread, check=6).error["message"].startswith(reason)
+    assert uwf("thread", "steps", thread).json == []

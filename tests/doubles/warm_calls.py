@@ -23,8 +23,8 @@ def main(args: Sequence[str]) -> int:
             sys.exit(int(status))
         case ["raise"]:
             raise RuntimeError("broken")
-        case ["die"]:
-            os._exit(3)
+        case ["die", status]:
+            os._exit(int(status))
         case ["sleep", path]:
             Path(path).write_text(str(os.getpid()))
             time.sleep(60)

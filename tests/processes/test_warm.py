@@ -58,11 +58,19 @@ def test_a_call_has_its_own_streams_folder_and_environment_in_the_process_of_the
     assert told(pool.spawn(["tell"])) == [str(first), str(Path.cwd()), "None"]
 
 
-@pytest.mark.parametrize(("words", "status"), [(["exit", "4"], 4), (["raise"], 1), (["die"], 3)])
+@pytest.mark.parametrize(
+    ("words", "status"), [(["exit", "4"], 4), (["exit", "0"], 0), (["raise"], 1), (["die", "3"], 3)]
+)
 def test_a_call_ends_with_a_status_of_its_own(pool: WarmPool, words: list[str], status: int) -> None:
     process = pool.spawn(words)
     assert process.wait(10) == status == process.poll()
+    assert process.is_lost == (words[0] == "die")
     assert process_of(pool)
+
+
+def test_a_call_whose_process_is_gone_without_its_end_has_failed_whatever_the_status(pool: WarmPool) -> None:
+    process = pool.spawn(["die", "0"])
+    assert process.wait(10) == 1 and process.is_lost
 
 
 def test_a_process_that_is_killed_fails_its_call_alone(pool: WarmPool, tmp_path: Path) -> None:

@@ -113,6 +113,37 @@ def end(status: int) -> NoReturn:
 
 
 @contextlib.contextmanager
+def ends_refused(agent: str) -> Iterator[None]:
+    """Raise AgentFailed if the block's code, an agent's, ends this process by `sys.exit`, or in a process of our own by
+    `os._exit`: in the main thread, and not in a process that it forks. In another thread that ends it as failed."""
+    import threading
+
+    end, here, main = os._exit, os.getpid(), threading.current_thread()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != here:
+            end(status)
+        if threading.current_thread() is not main:
+            end(status or 1)
+        raise SystemExit(status)
+
+    try:
+        if is_own():
+            os._exit = refuse
+        yield
+    except SystemExit as wanted:
+        from uwf_git.base.errors import AgentFailed
+
+        code = "exit 0" if wanted.code is None else wanted.code
+        raise AgentFailed(
+            f"agent {agent} ended the process: {f'exit {code}' if isinstance(code, int) else code}",
+            "its code must return, or raise AgentFailed",
+        ) from None
+    finally:
+        os._exit = end
+
+
+@contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Defer signals during the block, so that Ctrl-C cannot separate starting a child or making a lock from
     remembering it. No effect outside a command's main thread."""

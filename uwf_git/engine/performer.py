@@ -217,8 +217,11 @@ def _plugged_in(command: str) -> Agent:
     package = plugin.package or "its package"
     lifetime.share()
     try:
-        loaded = plugin.load()
-        agent = loaded if isinstance(loaded, Agent) else loaded()
+        with lifetime.ends_refused(command):
+            loaded = plugin.load()
+            agent = loaded if isinstance(loaded, Agent) else loaded()
+    except AgentFailed:
+        raise
     except Exception as error:
         # Third-party code may raise anything.
         raise AgentFailed(
@@ -257,7 +260,7 @@ def perform(
     """Run an in-process agent in a folder, which becomes the current one if the process is a command of ours.
     Raises Waiting, OutOfRounds, StoreUnwritable, StoreDamaged."""
     try:
-        with _within(folder):
+        with _within(folder), lifetime.ends_refused(order.name):
             return AgentResult(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
     except (Waiting, OutOfRounds):
         instance.runs.withdraw(at.head.thread)

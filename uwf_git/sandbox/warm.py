@@ -38,6 +38,7 @@ _LOOK = 0.5  # seconds after which another thread may have seen the end of a cal
 # Enough to go to a folder, also to one that is gone.
 _FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _START = 10.0  # seconds that a call has to begin
+_LOST = 1  # the status of a call whose process says that all is well, without the call's end
 _FAILED = "the process that others are forked from has ended"
 
 
@@ -157,7 +158,8 @@ class WarmPool:
 
 
 class WarmProcess:
-    """A call of a pool's program, as a `subprocess.Popen`."""
+    """A call of a pool's program, as a `subprocess.Popen`. `is_lost`: its process ended before the call did, which is a
+    failure whatever the exit status."""
 
     def __init__(
         self,
@@ -170,6 +172,7 @@ class WarmProcess:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.pid = worker.pid
         self.returncode: int | None = None
+        self.is_lost = False
         self._pool = pool
         self._worker = worker
         self._guard = threading.Lock()
@@ -185,7 +188,8 @@ class WarmProcess:
             if self.returncode is None and (end := self._worker.end()) is not None:
                 self.returncode, modules, is_last = end
                 if self.returncode is None:
-                    self.returncode, is_last = self._pool._status_of(self.pid), True
+                    self.is_lost = is_last = True
+                    self.returncode = self._pool._status_of(self.pid) or _LOST
                 self._pool._take_back(self._worker, modules, is_last)
         return self.returncode
 

@@ -174,14 +174,15 @@ class SideBySide:
                     stream.close()
                 del self._running[thread]
                 self._ended[thread] = status if status >= 0 else UwfError.exit_status
-            if status < 0 and not self._stopping and not self._is_left(thread):
-                self._tell_of_killed(thread, -status)
+            if run.process.is_lost and not self._stopping and not self._is_left(thread):
+                self._tell_of_lost(thread, status)
 
-    def _tell_of_killed(self, thread: ThreadId, number: int) -> None:
-        """Say that the process that ran a thread was ended, which could not say so itself."""
+    def _tell_of_lost(self, thread: ThreadId, status: int) -> None:
+        """Say that the process that ran a thread has ended, which could not say so itself."""
         from uwf_cli.failures import print_error
 
-        message = f"the process that ran thread {thread} was ended by signal {number}"
+        how = f"was ended by signal {-status}" if status < 0 else "ended before the thread's run did"
+        message = f"the process that ran thread {thread} {how}"
         command = self._again if self._siblings else f"uwf thread run {thread}{self._again}"
         failure = Failure(UwfError.code, UwfError.exit_status, message, going_on_by(command))
         with self._lines.hidden() if self._lines else nullcontext():

@@ -264,7 +264,7 @@ class Agent:
             previous=None,
             build_prompt=lambda *_: str(question_value["prompt"]),
         )
-        with closing(self.converse(ctx)) as conversation:
+        with lifetime.ends_refused(self.called(args)), closing(self.converse(ctx)) as conversation:
             reply = conversation.begin()
         value = reply_value(reply._replace(turns=reply.turns or tuple(recorder.turns)))
         clean = instance.redactor.value(sound(value))[0]
@@ -292,7 +292,8 @@ class Agent:
         recorder = Recorder(instance, None if is_anothers else head.thread, self.called(args), is_put)
         recorder.introduce()
         try:
-            node = self.perform(instance, instance.threads.position(head), order, args, recorder)
+            with lifetime.ends_refused(self.called(args)):
+                node = self.perform(instance, instance.threads.position(head), order, args, recorder)
             recorder.store()
             return node
         except UwfError as error:

@@ -66,6 +66,7 @@ from uwf_git.plugin import (
     detail_of,
     errors,
     is_full,
+    lifetime,
     normalise_payload,
     one_line,
     parse_json,
@@ -510,7 +511,8 @@ def main(argv: Sequence[str]) -> int:
     def tell(act: Callable[[], Any], wants_data: bool = True) -> None:
         calls.commit = None
         try:
-            reply: dict[str, Any] = {"value": act()}
+            with lifetime.ends_refused(calls.name):
+                reply: dict[str, Any] = {"value": act()}
         except UwfError as error:
             reply = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
             is_unread = isinstance(error, ExtractionFailed) and wants_data
