@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +15,9 @@ from typing import Any
 import pytest
 import session_programs
 from cli_samples import write
-from commands import begin, git
+from commands import UWF, begin, git, parent_of, wait_for, wait_until_gone
 from conftest import EXAMPLES, Uwf
+from faults import on_a_small_disk
 from model_server import ModelServer, Say
 from noting_agent import Asked, noting
 from process_tree import killed
@@ -550,6 +553,76 @@ return one;
     assert "ONE" in result(uwf, thread)
     assert uwf("thread", "show", call).json["status"] == "completed"
     assert asked().count("one") == 1
+
+
+CATCHES = """\
+descriptor = {"name": "script", "description": "Two.", "roles": {"all": {"description": "x", "schema": {}}}}
+
+async def run(input, options):
+    said = []
+    for each in ("one", "two"):
+        try:
+            said.append(await options.agents.scripted(prompt=each))
+        except Exception:
+            said.append("lost")
+    options.finish(said)
+    for each in ():
+        yield each
+"""
+
+
+@pytest.mark.parametrize("name", ["script.js", "script.py"])
+def test_a_call_whose_process_was_killed_is_neither_null_nor_an_exception_and_is_asked_when_the_thread_goes_on(
+    uwf: Uwf, asked: Asked, name: str
+) -> None:
+    body = 'return [await agent("one"), await agent("two")];' if name == "script.js" else CATCHES
+    Path("slow").write_text("two")
+    thread = started(uwf, body, name=name)
+    run = begin("thread", "run", thread)
+    agent = int(wait_for(Path("waits")))
+    os.kill(parent_of(agent), signal.SIGKILL)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 6
+    assert json.loads(err)["error"] == {
+        "code": "agent_failed",
+        "message": "the process that asked the agent was ended by signal 9 before it answered",
+        "hint": f"nothing is lost, uwf thread run {thread} goes on",
+    }
+    assert uwf("thread", "steps", thread).json == []
+    wait_until_gone(agent)
+    Path("slow").unlink()
+    assert ["ONE" in said or "TWO" in said for said in result(uwf, thread)] == [True, True]
+    assert asked() == ["one", "two", "two"]
+    uwf("verify", "--strict")
+
+
+@on_a_small_disk
+def test_a_script_hears_no_null_of_a_call_whose_answer_the_disk_has_no_space_for(
+    uwf: Uwf, root: Path, hermetic: Path, config: Callable[[str], Path]
+) -> None:
+    agent = f"""
+[ -e {hermetic}/asked ] || dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null
+echo asked >>{hermetic}/asked
+head -c 300000 /dev/urandom | base64
+"""
+    args = json.dumps(["--", "sh", "-c", agent])
+    config(f"agents: {{fills: {{command: uwf-exec, args: {args}}}}}\ndefaultAgent: fills\n")
+    thread = started(uwf, 'return (await agent("one")) === null;')
+    command = f"{' '.join(UWF)} --root /mnt thread"
+    program = f"""
+mount -t tmpfs -o size=8m none /mnt && cp -a {root}/. /mnt/ || exit 99
+{command} run {thread}; echo "exit $?"
+rm -f /mnt/ballast
+{command} run {thread}; echo "exit $?"
+{command} steps {thread}
+"""
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    first, second = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
+    assert (first, second) == ("exit 1", "exit 0"), done.stdout + done.stderr
+    assert json.loads(done.stderr.splitlines()[0])["error"]["code"] == "store_unwritable"
+    assert '"output": false' in done.stdout
 
 
 def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> None:

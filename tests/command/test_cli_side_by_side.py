@@ -12,7 +12,7 @@ from pathlib import Path
 import one_role
 import pytest
 from cli_samples import ASKS, on_terminal, scripted
-from commands import begin, wait_for, wait_until_gone
+from commands import begin, parent_of, wait_for, wait_until_gone
 from conftest import Uwf
 from screen import Screen
 
@@ -140,7 +140,7 @@ def test_a_thread_whose_process_was_killed_is_named_and_goes_on(
     running = begin("thread", "run", killed, other, "-j", "2", "--agent", agent, "--format", form)
     at_work = int(wait_for(Path(f"here-{killed}")))
     wait_for(Path(f"here-{other}"))
-    os.kill(int(Path(f"/proc/{at_work}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    os.kill(parent_of(at_work), signal.SIGKILL)
     wait_until_gone(at_work)
     Path("hold").unlink()
     out, err = running.communicate(timeout=30)

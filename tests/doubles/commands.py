@@ -81,6 +81,11 @@ def alive(pid: int | str) -> bool:
         return False
 
 
+def parent_of(pid: int | str) -> int:
+    """The process that started another."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_until_gone(pid: int | str) -> None:
     """Returns once no such process is left."""
     deadline = time.monotonic() + 30

@@ -155,6 +155,7 @@ class CodeAgent(Agent):
             except OutOfRounds:
                 raise _over(at) from None
             except StoreUnwritable:
+                calls.drain()
                 raise  # the result is in the report, or its turns are recorded
             except UwfError as error:
                 calls.drain()

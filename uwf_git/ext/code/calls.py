@@ -53,6 +53,7 @@ from uwf_git.plugin import (
     check_schema,
     counted,
     encodable,
+    errors,
     find_call,
     known_agent,
     last_line,
@@ -430,7 +431,10 @@ class Calls:
         return answers
 
     def _told(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an answer as the code hears it. A script hears null of an agent that failed."""
+        """Return an answer as the code hears it. A script hears null of an agent that failed. Raises what ended a call
+        although its agent has not failed, so that the step can be made again."""
+        if kind := answer.get("ended"):
+            raise getattr(errors, kind)(answer["error"], answer["hint"])
         spent = {"spent": self._spent + self._used()} if self._is_script else {}
         if "error" not in answer:
             return {"value": answer["value"], **spent}
@@ -618,9 +622,11 @@ class Calls:
                 self._end_idle()
             return answer
         except UwfError as error:
-            return {"error": error.message, "hint": error.hint, "turns": ()}
+            message, hint = error.message, error.hint
         except Exception as error:  # otherwise the call is never answered
-            return {"error": f"asking the agent failed: {type(error).__name__}: {error}", "turns": ()}
+            message, hint = f"asking the agent failed: {type(error).__name__}: {error}", ""
+        again = f"nothing is lost, uwf thread run {self._thread} goes on"
+        return {"error": message, "hint": hint or again, "ended": "AgentFailed", "turns": ()}
 
     def _notify(self, number: int, answer: dict[str, Any]) -> None:
         self._answers.append((number, answer))
@@ -714,7 +720,7 @@ class _Conversation:
         if not line.endswith(b"\n"):
             self.is_cut = True
             complaint = last_line(self._log.read_text("utf-8", "replace")) if self._log.exists() else ""
-            raise AgentFailed("the process that asked the agent ended before it answered", complaint)
+            raise AgentFailed(f"the process that asked the agent {self._how()} before it answered", complaint)
         answer: dict[str, Any] = json.loads(line)
         detail = parse_detail(answer["detail"])
         records = [parse_turn(turn) for turn in answer["turns"]]
@@ -732,6 +738,14 @@ class _Conversation:
         )
         self.is_idle = True
         return {**answer, "turns": new}
+
+    def _how(self) -> str:
+        """Return how the process has ended."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if (status := self._process.wait(_PATIENCE)) < 0:
+                return f"was ended by signal {-status}"
+        return "ended"
 
     def let_go(self) -> None:
         self.is_idle = False

@@ -7,10 +7,11 @@ It is given the thread. Requests are JSON lines on standard input, answers are l
 
     {value, commit, agent, detail, turns}
                                       the answer's text, or the output; with the conversation so far
-    {error, hint, absent, thrown, misconfigured, throttled, …}
+    {error, hint, absent, thrown, misconfigured, throttled, ended, …}
                                       instead; `absent` if it waits, as for a person, `thrown` if a script gets an
                                       exception and not null, `misconfigured` if no agent could be asked at all,
-                                      `throttled` at a rate limit or a used-up quota
+                                      `throttled` at a rate limit or a used-up quota, `ended` the kind of an error
+                                      that is not the agent's, such as a full disk
 
 `call` is the Request as [content, count]. Before an agent's answer is told, it is committed in the call's thread, whose
 last commit is `commit`; null if no agent or model was asked.
@@ -518,6 +519,8 @@ def main(argv: Sequence[str]) -> int:
             is_unread = isinstance(error, ExtractionFailed) and wants_data
             reply["thrown"] = is_unread or isinstance(error, Invalid)
             reply["misconfigured"] = isinstance(error, Unavailable)
+            if not isinstance(error, AgentFailed | Invalid | Waiting):
+                reply["ended"] = type(error).__name__
             throttled = error.throttled if isinstance(error, AgentFailed) else None
             reply["throttled"] = list(throttled) if throttled is not None else None
         agent, detail, turns = calls.heard()
