@@ -14,7 +14,7 @@ from conftest import Uwf
 from faults import obeying_modes
 
 from uwf_git.base.errors import StoreDamaged
-from uwf_git.git.refs import read_ref, read_refs
+from uwf_git.git.refs import read_ref, read_ref_ids, read_refs
 
 READERS = [
     ["thread", "list", "--all"],
@@ -219,3 +219,32 @@ def test_a_few_refs_among_very_many_are_listed_without_reading_the_others(tmp_pa
     os.utime(packed)  # now it may have changed
     with pytest.raises(StoreDamaged, match=r"threads\*4"):
         read_refs(tmp_path, "refs/uwf/folded/")
+
+
+def test_refs_are_the_same_as_objects_and_as_text(tmp_path: Path) -> None:
+    (tmp_path / "uwf").mkdir()
+    kinds = ("heads", "uwf/archive", "uwf/remotes/hub/threads", "uwf/threads", "uwfx")
+    names = sorted(f"refs/{kind}/{number}" for kind in kinds for number in range(30))
+    lines = [
+        f"{number + 1:040x} {name}\n" + f"^{number + 9:040x}\n" * ("archive" in name)
+        for number, name in enumerate(names)
+    ]
+    (tmp_path / "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+    loose = tmp_path / "refs/uwf/threads"
+    loose.mkdir(parents=True)
+    (loose / "3").write_text(f"{7:040x}\n")
+    (loose / "new").write_text(f"{8:040x}\n")
+    (loose / "new.lock").write_text(f"{9:040x}\n")
+    for name, text in {"4": "", "5": "ref: refs/uwf/threads/6", "6": f"{7:040x} " * 3}.items():
+        (loose / name).write_text(text)
+    (loose / "7").symlink_to("nowhere")
+    (loose / "8").symlink_to(tmp_path)
+    os.mkfifo(loose / "9")
+    without = "refs/uwf/remotes/"
+    ids = read_ref_ids(tmp_path, "refs/uwf/", without)
+    oids = read_refs(tmp_path, "refs/uwf/", without=without)
+    assert ids == {name: str(oid) for name, oid in oids.items() if oid is not None}
+    assert len(ids) == 30 + 30 - 6 + 1 and ids["refs/uwf/threads/3"] == f"{7:040x}"
+    (tmp_path / "packed-refs").write_text("")
+    with pytest.raises(StoreDamaged):
+        read_ref_ids(tmp_path, "refs/uwf/", without)

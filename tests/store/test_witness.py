@@ -20,7 +20,7 @@ from uwf_git.git.repository import RefMove, Repository
 from uwf_git.store import witness, witness_log
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.store.witness_log import SAW, UNKNOWN, WROTE, WitnessLog
+from uwf_git.store.witness_log import GONE, LOST, SAW, UNKNOWN, WRITER, WROTE, Witnessed, WitnessLog
 
 ACCEPT = "uwf doctor --accept-store"
 
@@ -601,18 +601,18 @@ def test_heads_that_others_move_between_the_readings_of_refs_and_log_raise_no_al
 ) -> None:
     instance = Instance(Location(root, root / "store.git"))
     read, commands = (
-        witness._witnessed,
+        witness._refs,
         iter([["thread", "run", stepped], ["thread", "start", "pair", "-p", "It"]]),
     )
 
-    def read_early(repository: Repository) -> dict[str, Oid]:
+    def read_early(repository: Repository) -> dict[str, str]:
         refs = read(repository)
         for command in commands:
             uwf(*command)
             break
         return refs
 
-    monkeypatch.setattr(witness, "_witnessed", read_early)
+    monkeypatch.setattr(witness, "_refs", read_early)
     assert instance.witness.check() == []
     assert next(commands, None) is None
     assert codes(uwf, 0) == set()
@@ -666,6 +666,84 @@ def test_a_log_is_believed_as_far_as_its_chain_holds(
     log.compact(part)
     log.append(moves([7]))
     assert log.read().heads["refs/uwf/threads/T1"] == f"{7:040x}"
+
+
+EVERY_KIND = [
+    (UNKNOWN, "refs/uwf/threads/T9", "-", f"{9:040x}"),
+    (LOST, "refs/uwf/threads/T1", f"{1:040x}", "-"),
+    (GONE, "refs/uwf/threads/T8", f"{8:040x}", "-"),
+    (WRITER, "0" * 16, "-", "-"),
+]
+
+
+def with_snapshot(log: WitnessLog) -> Witnessed:
+    """Fill a log, write a snapshot of it, append a line; return its state."""
+    log.append([*moves(range(200)), *EVERY_KIND])
+    log.compact(log.read())
+    log.append(moves([7]))
+    state = log.read()
+    assert 0 < state.snapshot < state.size and state.heads["refs/uwf/threads/T1"] == f"{7:040x}"
+    return state
+
+
+def test_only_the_lines_after_the_snapshot_are_read(log: WitnessLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, read = with_snapshot(log), []
+    parsed = WitnessLog._parsed
+    monkeypatch.setattr(WitnessLog, "_parsed", lambda log, *line: (read.append(line), parsed(log, *line))[1])
+    assert log.read() == state and len(read) == 1
+    log.path.with_suffix(".snapshot").unlink()
+    assert log.read() == state._replace(snapshot=0)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "change"),
+    [
+        (".snapshot", lambda data: b""),
+        (".snapshot", lambda data: data[:-1]),
+        (".snapshot", lambda data: data[:-41] + b"0" * 41),
+        (".snapshot", lambda data: data.replace(f"{199:040x}".encode(), f"{5:040x}".encode())),
+        (".snapshot", lambda data: b"\xff" * len(data)),
+        (".log", lambda data: data[: len(data) // 2]),
+        (".log", lambda data: data[: len(data) // 2] + bytes(len(data) // 2)),
+    ],
+    ids=["emptied", "torn", "other heads", "a head", "no text", "a log cut off", "a log of zeros"],
+)
+def test_a_snapshot_that_is_not_whole_or_not_of_this_log_is_not_believed(
+    log: WitnessLog, suffix: str, change: Callable[[bytes], bytes]
+) -> None:
+    with_snapshot(log)
+    path = log.path.with_suffix(suffix)
+    path.write_bytes(change(path.read_bytes()))
+    state = log.read()
+    log.path.with_suffix(".snapshot").unlink()
+    assert state == log.read() and not state.snapshot
+    assert state.is_torn is (suffix == ".log")
+
+
+def test_a_snapshot_does_not_outlive_its_log(log: WitnessLog, tmp_path: Path) -> None:
+    with_snapshot(log)
+    beside = log.path.with_suffix(".snapshot").read_bytes()
+    log.compact(log.read()._replace(is_torn=True))
+    anew = log.read()
+    assert not anew.snapshot and not anew.is_torn
+    other = WitnessLog(tmp_path / "logs", tmp_path / "other", tmp_path / "other/uwf")
+    assert other.open()
+    other.path.with_suffix(".snapshot").write_bytes(beside)
+    assert not other.read().heads and not other.read().is_torn
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_a_head_that_was_set_back_or_is_gone_is_told_by_the_snapshot(
+    uwf: Uwf, root: Path, store: Path, state: Path, stepped: str, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(witness_log, "_FEW", few)
+    assert Instance(Location(root, store)).witness.check() == []
+    assert bool(list(state.glob("*.snapshot"))) is not bool(few)
+    other = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    set_back(store, ref_of(stepped))
+    git("--git-dir", store, "update-ref", "-d", ref_of(other))
+    doubts = Instance(Location(root, store)).witness.check()
+    assert {(doubt.kind, doubt.thread) for doubt in doubts} == {(LOST, stepped), (LOST, other)}
 
 
 def test_a_log_that_a_power_cut_emptied_is_the_one_before(log: WitnessLog) -> None:

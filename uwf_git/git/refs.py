@@ -136,6 +136,28 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
     return _packed_under(git_dir, prefix, without) | loose
 
 
+def read_ref_ids(git_dir: Path, prefix: str, without: str) -> dict[str, str]:
+    """Return the ids of the refs that `read_refs` returns, except of unreadable ones: much faster, for thousands.
+    Raises StoreDamaged."""
+    loose = _loose_refs(git_dir, prefix, True, without)  # first, as in `read_refs`
+    with _opened(git_dir) as (descriptor, key):
+        data = b"" if key is None else _read(descriptor, key.size, 0)
+        if key is not None and _seen(git_dir) != key:
+            _check(git_dir, key, data)
+    lines = [
+        line
+        for line in data.decode("utf-8", "surrogateescape").split("\n")
+        if line.startswith(prefix, 41) and not line.startswith(without, 41)
+    ]
+    ids = dict(zip([line[41:] for line in lines], [line[:40] for line in lines], strict=True))
+    for name, oid in loose.items():
+        if oid is None:
+            ids.pop(name, None)
+        else:
+            ids[name] = str(oid)
+    return ids
+
+
 def _loose_refs(git_dir: Path, prefix: str, read: bool, without: str) -> dict[str, Oid | None]:
     oids: dict[str, Oid | None] = {}
     folders = [prefix.rstrip("/")]
@@ -460,11 +482,18 @@ def _object_id(text: str) -> Oid | None:
 
 
 def _loose_ref(path: str) -> Oid | None:
-    try:
-        data = read_file(path)
+    try:  # of thousands: quicker than by `read_file`
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
-    return None if data is None or len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        data = os.read(descriptor, 101) if is_file else b""
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
 
 
 def _read(descriptor: int, size: int, at: int) -> bytes:

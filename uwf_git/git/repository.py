@@ -43,7 +43,15 @@ from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.ref_transactions import RefFiles
-from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs, read_refs_named
+from uwf_git.git.refs import (
+    FIX,
+    is_waited_for,
+    may_have_refs,
+    read_ref,
+    read_ref_ids,
+    read_refs,
+    read_refs_named,
+)
 from uwf_git.git.refs import PRIVATE as PRIVATE
 
 NAMESPACE = "refs/uwf/"
@@ -335,6 +343,11 @@ class Repository(ObjectDatabase):
         oids = read_refs(self.path, prefix, without=without)
         refs = {name: oid for name, oid in oids.items() if oid is not None}
         return refs, oids.keys() - refs.keys()
+
+    def ref_ids(self, without: str) -> dict[str, str]:
+        """Return the ids of all refs except under `without`, as `refs` does: much faster, for thousands. Raises
+        StoreDamaged."""
+        return read_ref_ids(self.path, NAMESPACE, without)
 
     def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
         """Return the names under a prefix, including unreadable ones."""

@@ -7,7 +7,7 @@ the log may have lost its end, or something else than this user's uwf has moved 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ from uwf_git.store.witness_log import (
 
 ACCEPT = "uwf doctor --accept-store"
 IF_RIGHT = f"restore it, or if it was moved or removed on purpose: {ACCEPT}"
-_MOST_AT_WRITE = 1 << 20  # bytes of a log that is read at the first write, some 50 ms
+_MOST_AT_WRITE = 16 << 20  # bytes of a log that is read at the first write: of some 20,000 heads, 50 ms
 _OF_THREADS = (layout.THREADS, layout.ARCHIVE)
 _DOUBTS = (LOST, UNKNOWN, UNSURE)
 _PASSING = (layout.PINS, layout.PAUSED)  # they come and go by nature
@@ -200,7 +200,7 @@ class Witness:
             log_.compact(state)
             fresh = {(doubt.ref, doubt.kind == LOST) for doubt in doubts}
             doubts += [
-                Doubt(LOST, ref, oid, text_of(refs.get(ref)).strip("-"), False)
+                Doubt(LOST, ref, oid, refs.get(ref, ""), False)
                 for ref, oid in state.lost.items()
                 if (ref, True) not in fresh
             ]
@@ -217,13 +217,13 @@ class Witness:
         """Take the refs as they stand for the heads of this store; return their number."""
         if (log_ := self._opened()) is None:
             return 0
-        refs = _witnessed(self._repository)
+        refs = _witnessed(_refs(self._repository))
         with self._failing():
             state = log_.read()
             changes = [(ACCEPTED, "-", "-", "-")]
             changes += [(WRITER, path.name, "-", "-") for path in log_.writers()]
             changes += [(SAW, ref, old, "-") for ref, old in state.heads.items() if ref not in refs]
-            changes += [(SAW, ref, state.heads.get(ref, "-"), str(oid)) for ref, oid in refs.items()]
+            changes += [(SAW, ref, state.heads.get(ref, "-"), oid) for ref, oid in refs.items()]
             log_.append(changes)
         return len(refs)
 
@@ -240,10 +240,10 @@ class Witness:
             with self._failing():
                 self._is_open = True
                 if self._log.open():
-                    heads = _witnessed(self._repository)
+                    heads = _witnessed(_refs(self._repository))
                     self._log.append(
                         [(WRITER, path.name, "-", "-") for path in self._log.writers()]
-                        + [(SAW, name, "-", str(oid)) for name, oid in heads.items()]
+                        + [(SAW, name, "-", oid) for name, oid in heads.items()]
                     )
         return self._log if self._is_open and not self.failure else None
 
@@ -258,36 +258,40 @@ class Witness:
 
     # Comparing
 
-    def _compared_now(self, log_: WitnessLog) -> tuple[dict[str, Oid], Witnessed, list[Doubt]]:
+    def _compared_now(self, log_: WitnessLog) -> tuple[dict[str, str], Witnessed, list[Doubt]]:
         """Return the refs and the log's state as they are now, and how they differ."""
-        refs, state = _witnessed(self._repository), log_.read()
-        return refs, state, [*self._compared(log_, state, refs)]
+        refs, state = _refs(self._repository), log_.read()
+        # Heads of a kind that an extension added wait until it is installed again.
+        changed = {*filter(_is_witnessed, {ref for ref, _ in refs.items() ^ state.heads.items()})}
+        if changed or state.lost or state.gone or state.unexplained:
+            return refs, state, [*self._compared(log_, state, _witnessed(refs), changed)]
+        return refs, state, []
 
-    def _compared(self, log_: WitnessLog, state: Witnessed, refs: Mapping[str, Oid]) -> Iterator[Doubt]:
-        announced = log_.announced()
+    def _compared(
+        self, log_: WitnessLog, state: Witnessed, refs: Mapping[str, str], changed: Collection[str]
+    ) -> Iterator[Doubt]:
+        announced = log_.announced() if changed else {}
         others: tuple[Moves, Moves] | None = None
         kept = _Reachable(self._repository, refs, anywhere=self._has_other_writers)
         for ref, known in state.lost.items():
             if ref in refs and kept.has_in(refs[ref], known):
-                yield Doubt(KEPT, ref, known, str(refs[ref]))
+                yield Doubt(KEPT, ref, known, refs[ref])
         for ref, oid in state.gone.items():
             if kept.is_kept(ref, oid):
                 yield Doubt(KEPT, ref, oid, "")
         for ref, (_, oid) in state.unexplained.items():
             if ref not in refs or not kept.has_in(refs[ref], oid):
                 yield Doubt(KEPT, ref, oid, "")
-        # Heads of a kind that an extension added wait until it is installed again.
-        missing = {name for name in state.heads.keys() - refs.keys() if _is_witnessed(name)}
-        for ref in sorted(missing | refs.keys()):
-            known, now = state.heads.get(ref, ""), str(refs[ref]) if ref in refs else ""
-            if now == known or (now and now == state.unexplained.get(ref, ("", ""))[1]):
+        for ref in sorted(changed):
+            known, now = state.heads.get(ref, ""), refs.get(ref, "")
+            if now and now == state.unexplained.get(ref, ("", ""))[1]:
                 continue
             if log_.is_announced(announced, ref, known or "-", now or "-"):
                 yield Doubt(WROTE, ref, known, now)
             elif not now:
                 is_explained = kept.is_kept(ref, known) or self._was_deleted(state, log_, known)
                 yield Doubt(SAW if is_explained else LOST, ref, known, now)
-            elif known and not kept.has_in(refs[ref], known) and not kept.is_kept(ref, known):
+            elif known and not kept.has_in(now, known) and not kept.is_kept(ref, known):
                 yield Doubt(LOST, ref, known, now)
             elif log_.is_announced(announced, ref, "", now) or log_.knows(now):
                 yield Doubt(WROTE, ref, known, now)
@@ -357,7 +361,7 @@ class _Reachable:
     """Which objects are still kept by a store's refs, from git's objects alone. With `anywhere`, any ref keeps what it
     leads to, since others may have moved a head and left its steps to a fork; else only refs that take over."""
 
-    def __init__(self, repository: Repository, refs: Mapping[str, Oid], anywhere: bool) -> None:
+    def __init__(self, repository: Repository, refs: Mapping[str, str], anywhere: bool) -> None:
         self._repository = repository
         self._refs = refs
         self._is_anywhere = anywhere
@@ -371,13 +375,13 @@ class _Reachable:
         if layout.is_thread_ref(ref) and self._is_in_thread(ref, layout.thread_of(ref), oid):
             return True
         if self._is_anywhere and self._all is None:
-            self._all = set(self._walk([*self._repository.refs(without=layout.REMOTES).values()]))
+            self._all = set(self._walk(_refs(self._repository).values()))
         return self._all is not None and oid in self._all
 
     def _is_in_thread(self, ref: str, thread: ThreadId, oid: str) -> bool:
         tips = [self._refs[name] for name in (ref, layout.ARCHIVE + thread) if name in self._refs]
         with contextlib.suppress(UwfError):
-            tips += removed.kept_refs(self._repository, thread).values()
+            tips += map(str, removed.kept_refs(self._repository, thread).values())
         return oid in self._walk(tips) or self._is_folded(ref, oid)
 
     def _is_unfolded(self, fold: str) -> bool:
@@ -395,17 +399,17 @@ class _Reachable:
         for name, fold in self._refs.items():
             if name.startswith(layout.FOLDED):
                 with contextlib.suppress(UwfError):
-                    entry = read(self._repository, fold).threads.get(layout.thread_of(ref))
+                    entry = read(self._repository, Oid(hex=fold)).threads.get(layout.thread_of(ref))
                     if entry is not None and (str(entry.tag) == oid or not ref.startswith(layout.ARCHIVE)):
                         return True
         return False
 
-    def has_in(self, tip: Oid, oid: str) -> bool:
+    def has_in(self, tip: str, oid: str) -> bool:
         """Return whether an object, or the commit of a tag, is in the history of a tip."""
-        if str(tip) == oid:
+        if tip == oid:
             return True
         target = self._target(oid)
-        own = self._target(str(tip))
+        own = self._target(tip)
         return own != target and any(item == target for item in self._walk([tip]))
 
     def _target(self, oid: str) -> str:
@@ -415,9 +419,9 @@ class _Reachable:
                 return str(parse_tag(data).target)
         return oid
 
-    def _walk(self, tips: Sequence[Oid]) -> Iterator[str]:
+    def _walk(self, tips: Iterable[str]) -> Iterator[str]:
         seen: set[str] = set()
-        todo = list(tips)
+        todo = [Oid(hex=tip) for tip in tips]
         while todo:
             oid = todo.pop()
             if str(oid) in seen:
@@ -467,5 +471,9 @@ def _is_witnessed(name: str) -> bool:
     return layout.is_shared_ref(name) and not name.startswith(_PASSING)
 
 
-def _witnessed(repository: Repository) -> dict[str, Oid]:
-    return {name: oid for name, oid in repository.refs(without=layout.REMOTES).items() if _is_witnessed(name)}
+def _refs(repository: Repository) -> dict[str, str]:
+    return repository.ref_ids(without=layout.REMOTES)
+
+
+def _witnessed(refs: Mapping[str, str]) -> dict[str, str]:
+    return {name: oid for name, oid in refs.items() if _is_witnessed(name)}

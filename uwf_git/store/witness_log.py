@@ -9,6 +9,11 @@ The store's path is that without symbolic links; a path that led to it by some h
 A log's first line has the key; each other line is a change of a ref, and ends with a keyed hash of itself and of the
 line before. Lines are appended in one write under a lock, and never synced: a power cut may tear or lose the last ones.
 
+    $XDG_STATE_HOME/uwf/witness/<hash of the store's path>.snapshot
+
+The state after some line of the log, with a keyed hash: a process reads it and only the lines that follow. If it is not
+whole, or the log has another line there, the whole log is read.
+
     <git dir>/uwf/witness/<hash of the key>
 
 In the store there are only announcements: before a ref moves, a keyed hash of its name, its old and its new object.
@@ -40,9 +45,11 @@ writer of announcements, instead of a ref; a head of the store that stood here b
 _MAGIC = "uwf-witness 1"
 _TAIL = 16 << 10  # bytes in which the last line is looked for
 _MOST = 256 << 10  # bytes of a log before it is written anew, if a quarter is enough
+_FEW = 16 << 10  # bytes of lines, some 80, that each process reads before there is a new snapshot
 _MOST_ANNOUNCED = 1 << 20
 _MOST_LINKS = 40  # as Linux follows at most
 _GONE = "-"
+_SNAPSHOT = "uwf-witness-snapshot 1"
 Moves = dict[str, set[str]]
 """The objects that refs were moved to, by the one where each stood, "-" for none."""
 _Change = tuple[str, str, str, str]
@@ -64,18 +71,19 @@ class Witnessed(NamedTuple):
     """The state that a log describes: the objects of refs; by ref what is unexplained (UNKNOWN or UNSURE, and an object
     that `heads` lack), what was lost (an object that `heads` keep until another is known) and what is `gone` with an
     earlier store (objects); the other `writers`; number, hash and `boot` of the last line. `is_torn` if what follows it
-    cannot be read."""
+    cannot be read. `size` is in bytes of the log, of which the snapshot covers `snapshot`."""
 
     heads: dict[str, str]
     unexplained: dict[str, tuple[str, str]]
     lost: dict[str, str]
     gone: dict[str, str]
     writers: set[str]
-    number: int
-    mac: str
-    boot: str
-    is_torn: bool
-    size: int
+    number: int = 0
+    mac: str = ""
+    boot: str = ""
+    is_torn: bool = False
+    size: int = 0
+    snapshot: int = 0
 
 
 def state_folder(environ: Mapping[str, str]) -> Path | None:
@@ -159,7 +167,8 @@ class WitnessLog:
             place = _header(path.read_text().split("\n")[0])[3]
             if not os.path.lexists(place) or os.path.realpath(place) != place:
                 path.unlink()
-                _before(path).unlink(missing_ok=True)
+                for beside in (_before(path), other._snapshot_path):
+                    beside.unlink(missing_ok=True)
         return True
 
     def _read_key(self, path: Path) -> bool:
@@ -196,35 +205,53 @@ class WitnessLog:
 
     def read(self) -> Witnessed:
         """Return the state after the lines whose chain holds."""
-        heads: dict[str, str] = {}
-        unexplained: dict[str, tuple[str, str]] = {}
-        lost: dict[str, str] = {}
-        gone: dict[str, str] = {}
-        writers: set[str] = set()
-        data = self._data()
-        number, at_boot, size, torn = 0, "", 0, data == b""
-        mac = ""
-        for at, raw in enumerate(data.splitlines(keepends=True)):
+        state, data = self._begin()
+        number, mac, at_boot, size, torn = state.number, state.mac, state.boot, state.size, state.is_torn
+        for raw in data.splitlines(keepends=True):
             try:
-                text = raw.decode()
-                if not at:
-                    number, mac = _end(text)
-                else:
-                    line, mac = self._parsed(text, mac)
-                    _fold(line, heads, unexplained, lost, gone, writers)
-                    number, at_boot = line.number, line.boot
+                line, mac = self._parsed(raw.decode(), mac)
             except ValueError:
                 torn = True
                 break
-            size += len(raw)
-        return Witnessed(heads, unexplained, lost, gone, writers, number, mac, at_boot, torn, size)
+            _fold(line, state)
+            number, at_boot, size = line.number, line.boot, size + len(raw)
+        return state._replace(number=number, mac=mac, boot=at_boot, is_torn=torn, size=size)
 
-    def _data(self) -> bytes:
+    def _begin(self) -> tuple[Witnessed, bytes]:
+        """Return the state of the snapshot, else that before the log's first line, and the lines that follow."""
         for path in (self.path, _before(self.path)):
-            with suppress(FileNotFoundError):
-                if (data := path.read_bytes()).startswith(_MAGIC.encode()):
-                    return data
-        return b""
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                header = file.readline()
+                if not header.startswith(_MAGIC.encode()):
+                    continue
+                if (snapshot := self._snapshot()) is not None:
+                    end = f" {snapshot.mac}\n".encode()
+                    file.seek(snapshot.size - len(end))
+                    if file.read(len(end)) == end:
+                        return snapshot, file.read()
+                    file.seek(len(header))
+                with suppress(ValueError):
+                    number, mac = _end(header.decode())
+                    return _nothing()._replace(number=number, mac=mac, size=len(header)), file.read()
+                break
+        return _nothing()._replace(is_torn=True), b""
+
+    def _snapshot(self) -> Witnessed | None:
+        """Return the state in the snapshot, if that is whole."""
+        with suppress(OSError, ValueError):
+            mac, _, text = self._snapshot_path.read_bytes().decode().partition("\n")
+            if text.startswith(_SNAPSHOT) and mac == self._mac(text):
+                _, rest, *lines = text.split("\n")
+                unexplained, lost, gone, writers, number, end, at_boot, size = json.loads(rest)
+                heads = dict(zip([line[41:] for line in lines], [line[:40] for line in lines], strict=True))
+                unexplained = {ref: (kind, oid) for ref, (kind, oid) in unexplained.items()}
+                state = Witnessed(heads, unexplained, lost, gone, set(writers), number, end, at_boot)
+                return state._replace(size=size, snapshot=size)
+        return None
+
+    @property
+    def _snapshot_path(self) -> Path:
+        return self.path.with_suffix(".snapshot")
 
     def _parsed(self, text: str, before: str) -> tuple[Line, str]:
         body, _, mac = text.removesuffix("\n").rpartition(" ")
@@ -281,13 +308,26 @@ class WitnessLog:
 
     def compact(self, state: Witnessed) -> None:
         """Write the log anew without what later lines have replaced, if that is worth it, or without what cannot be
-        read. The chain goes on: the first line has the number and the hash of the last one before."""
-        changes = _standing(state)
-        if not state.is_torn and state.size < max(_MOST, 800 * len(changes)):
+        read. The chain goes on: the first line has the number and the hash of the last one before. Else write a
+        snapshot, if many lines follow the one that is there."""
+        if not state.is_torn and state.size < max(_MOST, 800 * len(state.heads)):
+            if state.size - state.snapshot > max(_FEW, 10 * len(state.heads)):
+                self._write_snapshot(state)
             return
         with self._locked():
             if self.read().number == state.number:  # else another process has appended lines
-                self._replace(changes, state.number, state.mac, state.boot)
+                self._replace(_standing(state), state.number, state.mac, state.boot)
+
+    def _write_snapshot(self, state: Witnessed) -> None:
+        parts = (state.unexplained, state.lost, state.gone, sorted(state.writers))
+        lines = [_SNAPSHOT, json.dumps([*parts, state.number, state.mac, state.boot, state.size])]
+        lines += [f"{oid} {ref}" for ref, oid in state.heads.items()]
+        text = "\n".join(lines)
+        temporary = self._snapshot_path.with_suffix(f".snapshot.{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{self._mac(text)}\n{text}")
+        temporary.replace(self._snapshot_path)
 
     def _replace(
         self, changes: Sequence[_Change], number: int, mac: str, at_boot: str = ""
@@ -384,14 +424,12 @@ def _to(announced: Iterable[str], new: str) -> Iterator[str]:
     return (line for line in announced if f" {new} " in line)
 
 
-def _fold(
-    line: Line,
-    heads: dict[str, str],
-    unexplained: dict[str, tuple[str, str]],
-    lost: dict[str, str],
-    gone: dict[str, str],
-    writers: set[str],
-) -> None:
+def _nothing() -> Witnessed:
+    return Witnessed({}, {}, {}, {}, set())
+
+
+def _fold(line: Line, state: Witnessed) -> None:
+    heads, unexplained, lost, gone, writers = state[:5]
     match line.kind:
         case "b":
             for item in (heads, unexplained, lost):
