@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from commands import wait_until_gone
+from conftest import Uwf
 from one_role import failed, perform, read, start, worked
 
 from uwf_git.base.errors import Usage
@@ -318,9 +320,30 @@ def test_what_steers_a_terminal_is_left_out(instance: Instance) -> None:
 
 def test_a_command_that_is_missing_or_killed_is_told(instance: Instance) -> None:
     assert "command 'no-such-tool' is not on PATH" in failed(instance, "exec", ["no-such-tool"], STATUS)
-    made = worked(instance, "exec", sh("kill -9 $$"), STATUS)
-    assert made.output["status"] == "failed"
-    assert "was ended by signal 9" in made.detail["answer"]
+    assert "was ended by signal 9 — somebody" in failed(instance, "exec", sh("kill -9 $$"), STATUS)
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("echo half; kill -9 $$", "was ended by signal 9"),
+        ("echo half; kill -TERM $$", "was ended by signal 15"),
+        ("sh -c 'kill -9 $$'; exit $?", "exited with 137"),
+    ],
+)
+def test_a_command_that_was_killed_is_an_agent_that_failed_and_is_tried_again(
+    uwf: Uwf, instance: Instance, config: Callable[[str], Path], command: str, how: str
+) -> None:
+    config(
+        f"defaultAgent: uwf-exec -- sh -c {shlex.quote(f'[ -e killed ] && exit 0; touch killed; {command}')}"
+    )
+    thread = start(instance, STATUS)
+    assert how in uwf("thread", "step", thread, check=6).error["message"]
+    assert uwf("thread", "steps", thread).json == []
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert how in attempt["error"]
+    uwf("thread", "step", thread)
+    assert uwf("thread", "steps", thread).json[0]["output"]["status"] == "passed"
 
 
 def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance, tmp_path: Path) -> None:

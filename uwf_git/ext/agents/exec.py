@@ -2,7 +2,8 @@
 
 The command comes from the user's configuration; nothing from the store is run. It gets the context as JSON on
 standard input. An answer that it prints is read like any agent's, with its problems reported; beside a failure it
-may not say yes. Otherwise the exit status becomes the status, in the schema's words, and its output the report.
+may not say yes. Otherwise the exit status becomes the status, in the schema's words, and its output the report. A
+command that was killed has not answered.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -61,6 +63,10 @@ TAIL = 20_000  # characters of a report
 _MOST_READ = 32 << 20  # bytes of an output in which an answer is looked for
 _NAMED = 3  # reported problems of a command's output
 _UNCLEAR = "let it print one answer, as JSON or between two lines of ---, and its other output to a file"
+_KILLED = (
+    128 + signal.SIGKILL
+)  # the exit status of a shell whose program was killed, for example out of memory
+_AGAIN = "somebody ended it, or the machine ran out of memory: step again"
 _DISPUTED = "let it print its answer when it has ended its work, and exit with 0 if that says yes"
 _LONGER = "raise the agent's timeout in config.yaml"
 _PATIENCE = "raise agents.<name>.silence in config.yaml"
@@ -111,6 +117,10 @@ class CommandEnd(NamedTuple):
     code: int
     words: str
     report: str
+
+    @property
+    def is_killed(self) -> bool:
+        return self.code < 0 or self.code == _KILLED
 
 
 def parse_args(args: Sequence[str]) -> Options:
@@ -305,6 +315,8 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
         message = f"what {name} printed is not an output of {type_name(ctx.role.name)}: {wrong}{more}"
         hint = _UNCLEAR if verdict.output is None else ""
         raise failed_with(Reply(body + "\n", turns=(turn,)), message, hint)
+    if ended.is_killed:
+        raise failed_with(Reply(body + "\n", turns=(turn,)), f"{name} {ended.words}", _AGAIN)
     # To code, a command that failed has not answered: a script that wants to know runs it itself.
     output = None if code and ctx.role.name == BUNDLE else _fill(ctx, options, ended, changes)
     if output is None:
@@ -318,7 +330,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
 def _disputed(ctx: Context, ended: CommandEnd, name: str, verdict: AnswerVerdict) -> str:
     """Return why the printed answer of a command that failed isn't taken, or "": it was ended by a signal, or says
     yes."""
-    if ended.code < 0:
+    if ended.is_killed:
         return f"{name} {ended.words}, so what it printed is no finished answer"
     if verdict.type == QUESTION or not (field := _agreed(ctx, verdict.output)):
         return ""
