@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from uwf_git.format.types import TEXT
+from uwf_git.git.libgit2 import Oid
+from uwf_git.store import maintenance
 from uwf_git.store.indexing import pin
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import leftovers, loose_objects, maintain
@@ -54,6 +56,49 @@ def test_nothing_is_started_below_the_limit_or_without_git(
         instance.store.put(TEXT, f"text {number}")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not maintain(instance.store.repository, shared=False, limit=10)
+
+
+@pytest.fixture
+def many_refs(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> dict[str, Oid]:
+    """Enough refs that are files of their own."""
+    monkeypatch.setattr(maintenance, "LOOSE_REFS", 30)
+    pin(instance.store, instance.store.put(TEXT, "text"))
+    repository = instance.store.repository
+    (commit,) = repository.refs().values()
+    refs = {f"refs/uwf/threads/{number:026d}": commit for number in range(30)}
+    repository.create_refs(refs)
+    return repository.refs()
+
+
+def test_many_refs_are_packed_and_none_is_lost_meanwhile(
+    instance: Instance, many_refs: dict[str, Oid], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = instance.store.repository
+    assert maintain(repository, shared=False)
+    deadline = time.monotonic() + 60
+    while maintenance.has_many_loose_refs(repository):
+        assert repository.refs() == many_refs and time.monotonic() < deadline
+    assert repository.refs() == many_refs and (repository.path / "packed-refs").exists()
+    assert not maintain(repository, shared=False)
+    monkeypatch.setattr(maintenance, "LOOSE_REFS", 20)
+    repository.create_refs({f"{name}x": oid for name, oid in many_refs.items()})
+    assert maintenance.has_many_loose_refs(repository)
+    with (repository.path / "packed-refs").open("a") as packed:  # which takes longer to write anew
+        packed.write(f"{next(iter(many_refs.values()))} refs/x\n" * 800)
+    assert not maintain(repository, shared=False)
+
+
+def test_few_refs_and_those_of_a_project_or_of_a_user_who_packs_are_left_alone(
+    instance: Instance, many_refs: dict[str, Oid], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = instance.store.repository
+    assert not maintain(repository, shared=True)
+    monkeypatch.setattr(maintenance, "LOOSE_REFS", 31)
+    assert not maintain(repository, shared=False)
+    monkeypatch.setattr(maintenance, "LOOSE_REFS", 30)
+    subprocess.run(["git", "--git-dir", repository.path, "config", "gc.auto", "0"], check=True)
+    assert not maintain(Instance(instance.location).store.repository, shared=False)
+    assert not (repository.path / "packed-refs").exists()
 
 
 @contextlib.contextmanager

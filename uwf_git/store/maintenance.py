@@ -2,8 +2,9 @@
 
 A step is a small pack, and small packs are joined (`git/packing`); turns recorded during a step are loose
 objects. When there are many of these, or joined packs have become large, `git gc --auto` packs everything;
-unreachable objects are kept two weeks, as git does. The index forgets deleted objects, and leftovers of a
-killed gc are removed.
+unreachable objects are kept two weeks, as git does. Refs that are files of their own are packed when there are
+many, since each command that writes reads all. The index forgets deleted objects, and leftovers of a killed gc are
+removed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.fsync import ASIDE
+from uwf_git.git.refs import PACKED
 from uwf_git.git.repository import NAMESPACE, Oid, Repository
 from uwf_git.sandbox.programs import find_program, trusted_path
 from uwf_git.store.indexing import Store
@@ -27,6 +29,7 @@ KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may 
 STALE_SECONDS = 24 * 60 * 60
 LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
 PACKS = 8  # large packs of ours
+LOOSE_REFS = 250  # or as many as packed-refs has KB, if that is more: writing it anew takes longer
 
 # Failures of git's packing beside other processes: a pack was joined into another, or an object appeared in a file
 # after it was missing, which git takes for damage.
@@ -132,23 +135,40 @@ def large_packs(repository: Repository) -> int:
     return sum(size >= LARGE for size, _ in ours(packs_of(repository.path), joined=False))
 
 
+def has_many_loose_refs(repository: Repository) -> bool:
+    """Return whether the refs that are files of their own, those of remotes left out, are so many that packing them is
+    worth a new packed-refs."""
+    folder, packed = repository.path / NAMESPACE, repository.path / PACKED
+    try:
+        loose = sum(len(os.listdir(f"{folder}/{kind}")) for kind in os.listdir(folder))  # noqa: PTH208
+        return loose > LOOSE_REFS and (not packed.exists() or loose > packed.stat().st_size >> 10)
+    except OSError:  # git has removed an empty folder
+        return False
+
+
 def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     """Start git's packing in the background if due; return whether it did. A repository shared with code
     follows the user's settings. Never waits, never raises."""
     loose, packs = loose_objects(repository), large_packs(repository)
-    if (loose <= limit and packs <= PACKS) or (git := find_program("git")) is None:
+    settings: list[str] = []
+    if loose > limit or packs > PACKS:
+        what, command = f"about {loose} objects", ["gc", "--auto", "--quiet"]
+        settings += [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
+        # git would write messages about vanished files to gc.log, and then skip gc for a day.
+        settings += ["-c", "gc.autoDetach=false"]
+        if packs > PACKS and not shared and not repository.config.value("gc.autoPackLimit"):
+            settings += ["-c", f"gc.autoPackLimit={PACKS}"]
+    elif not shared and has_many_loose_refs(repository) and repository.config.value("gc.auto") != "0":
+        what, command = "refs", ["pack-refs", "--all"]
+    else:
+        return False
+    if (git := find_program("git")) is None:
         return False
     import subprocess
 
     from uwf_git.git.program import settings_of
 
-    log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose, packs=packs)
-    command = ["gc", "--auto", "--quiet"]
-    settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
-    # git would write messages about vanished files to gc.log, and then skip gc for a day.
-    settings += ["-c", "gc.autoDetach=false"]
-    if packs > PACKS and not shared and not repository.config.value("gc.autoPackLimit"):
-        settings += ["-c", f"gc.autoPackLimit={PACKS}"]
+    log.info("FY5GR1YK", "git packs {what} in the background", what=what, packs=packs)
     try:
         with repository.lockfiles.git() as held:
             subprocess.Popen(
