@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from conftest import REPOSITORY
 
 STEP = '''
@@ -42,18 +43,19 @@ def test_a_step_calls_the_ten_functions_in_the_order_of_the_page(thread: str) ->
     assert json.loads(done.stdout.splitlines()[-1]) == names
 
 
-FILES = """
-import pathlib, sys
-import uwf_git
+WAY = """
+import json, pathlib, sys, typing
 
-root, command = pathlib.Path(uwf_git.__file__).parent.parent, sys.argv[1:]
-files = set()
+command = sys.argv[1:]
+files, compiled = set(), 0
 
 def watch(frame, event, _):
+    global compiled
     code = frame.f_code
     is_body = code.co_name == "<module>" or "__qualname__" in code.co_names
     if event == "call" and not is_body and any(part in code.co_filename for part in ("/uwf_git/", "/uwf_cli/")):
         files.add(code.co_filename)
+    compiled += event == "call" and code is typing.ForwardRef.__init__.__code__
 
 sys.setprofile(watch)
 sys.argv = ["uwf", *command]
@@ -64,18 +66,31 @@ try:
 finally:
     sys.setprofile(None)
     modules = sorted(name for name in sys.modules if name.startswith(("uwf_git", "uwf_cli")))
-    print(" ".join(sorted(files)), " ".join(modules), sep="\\n", file=sys.stderr)
+    print(json.dumps([sorted(files), modules, compiled]), file=sys.stderr)
 """
-MOST_FILES, MOST_MODULES = 89, 153
+AS_PROCESS = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
 
 
-def test_a_step_enters_few_files_and_loads_few_modules(thread: str) -> None:
-    agent = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
-    words = ["thread", "step", thread, "--agent", agent]
+@pytest.mark.parametrize(
+    ("command", "most_files", "most_modules", "most_compiled"),
+    [
+        (["step", "--agent", AS_PROCESS], 89, 153, 350),
+        (["step", "--agent", "uwf-rehearse"], 105, 172, 410),
+        (["list"], 60, 118, 285),
+    ],
+    ids=["step-as-process", "step", "list"],
+)
+def test_a_command_enters_few_files_loads_few_modules_and_compiles_few_annotations(
+    command: list[str], most_files: int, most_modules: int, most_compiled: int, thread: str
+) -> None:
+    """typing compiles the annotations of named tuples that are text."""
+    name, *options = command
+    words = ["thread", name, *([thread] if name == "step" else ()), *options]
     done = subprocess.run(
-        [sys.executable, "-c", FILES, *words], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", WAY, *words], capture_output=True, text=True, check=True, timeout=60
     )
-    files, modules = (line.split() for line in done.stderr.splitlines())
-    assert json.loads(done.stdout)["role"] == "writer"
-    assert len(files) <= MOST_FILES, files
-    assert len(modules) <= MOST_MODULES, modules
+    files, modules, compiled = json.loads(done.stderr.splitlines()[-1])
+    assert thread in done.stdout
+    assert len(files) <= most_files, files
+    assert len(modules) <= most_modules, modules
+    assert compiled <= most_compiled

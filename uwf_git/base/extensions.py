@@ -6,8 +6,6 @@ lists; installed packages have an entry point in the group `uwf.extensions`. The
 names, or if all extensions are needed (help, pages, exchanges, `uwf gc`), so they don't slow the start.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -246,7 +244,7 @@ def every() -> tuple[Extension, ...]:
     return (*ours(), *others())
 
 
-def _loaded(entry: EntryPoint) -> Extension:
+def _loaded(entry: "EntryPoint") -> Extension:
     try:
         extension = entry.load()
     except Exception as error:  # it is a stranger's code
@@ -256,7 +254,7 @@ def _loaded(entry: EntryPoint) -> Extension:
     return extension
 
 
-def _broken(entry: EntryPoint, why: str) -> UwfError:
+def _broken(entry: "EntryPoint", why: str) -> UwfError:
     package = entry.dist.name if entry.dist else entry.name
     return UwfError(f"extension {entry.name} cannot be loaded: {why}", f"update or uninstall {package}")
 

@@ -6,8 +6,6 @@ for a property of the row. A state becomes its word where JSON or text is writte
 is parsed, and nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from enum import Enum, unique
 from typing import NamedTuple, Protocol

@@ -18,8 +18,6 @@ tools) and `servers` (only these). The merged value determines the prompt (`desc
 enforcement (`permits`, `reaches`, `grants`), so they cannot differ.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -223,7 +221,7 @@ def _mounts(writable: bool, further: Sequence[str]) -> str:
     return f"Files are named {' and '.join(filter(None, (', '.join(others), last)))}."
 
 
-def role_policies(role: CastRole) -> tuple[ToolPolicy, ...]:
+def role_policies(role: "CastRole") -> tuple[ToolPolicy, ...]:
     """Return the policies of a role and of whoever speaks for it."""
     sources = zip(role.tools, (ROLE, SPEAKER), strict=True)
     return tuple(parse_policy(tools, source)[0] for tools, source in sources)

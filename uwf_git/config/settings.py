@@ -1,7 +1,5 @@
 """Keys and values of `config.yaml`."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -161,7 +159,7 @@ class WorkspaceSettings(NamedTuple):
     keep: int = 50
     projects: Mapping[Path, Mapping[str, Any]] = {}
 
-    def of(self, checkout: Path | None) -> WorkspaceSettings:
+    def of(self, checkout: Path | None) -> "WorkspaceSettings":
         """Return the settings of the project with this checkout."""
         own = self.projects.get(checkout, {}) if checkout is not None else {}
         return self._replace(**own)

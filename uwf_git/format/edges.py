@@ -1,7 +1,5 @@
 """The edges of a workflow's graph, and their fan-outs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from uwf_git.format.failure_policy import WAIT
@@ -34,7 +32,7 @@ class FanOut(NamedTuple):
     or a role. `join` are the edges of the step that joins them."""
 
     items: str | tuple[Any, ...]
-    join: tuple[Transition, ...]
+    join: tuple["Transition", ...]
     name: str = "item"
     role: str = ""
     workflow: str = ""
@@ -96,7 +94,7 @@ class Transition(NamedTuple):
         return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
 
     @property
-    def join(self) -> tuple[Transition, ...]:
+    def join(self) -> tuple["Transition", ...]:
         """The edges of its join, none if it leads to a role."""
         return () if self.fan_out is None else self.fan_out.join
 

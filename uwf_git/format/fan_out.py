@@ -1,8 +1,6 @@
 """Fan-outs: a step of role `$FORK`, its branches, each a thread of its own, and a step of role `$JOIN` that has their
 outputs by index."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

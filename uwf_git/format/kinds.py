@@ -1,7 +1,5 @@
 """Values of the built-in node kinds, parsed from and converted to payloads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -170,7 +168,7 @@ class Workflow(NamedTuple):
     budget: Mapping[str, float] | None = None
     code: Code | None = None
     crew: Origin | None = None
-    personas: Mapping[str, Persona] = {}
+    personas: Mapping[str, "Persona"] = {}
     workspace: str = ""
 
     @property
@@ -280,7 +278,7 @@ class Step(NamedTuple):
 
     def context(
         self, node: Hash, output: Any, credit: Credit, answer: str | None = None, time: int = 0
-    ) -> StepContext:
+    ) -> "StepContext":
         """Return the step, whose node is `node`, as moderator and agents see it."""
         return StepContext(
             node, self.role, output, self.detail, self.agent, answer or "", time, credit.persona
@@ -298,7 +296,7 @@ class StepContext(NamedTuple):
     agent: str
     answer: str = ""
     time: int = 0
-    persona: Persona | None = None
+    persona: "Persona | None" = None
 
     @property
     def credit(self) -> Credit:
@@ -368,7 +366,7 @@ class Revision(NamedTuple):
         """Whether the step changed anything."""
         return self.commit != self.base
 
-    def is_later(self, begun: Revision) -> bool:
+    def is_later(self, begun: "Revision") -> bool:
         """Whether it is another commit than `begun`, the code of a fork, and not known to be of another project."""
         is_same = not self.root or not begun.root or self.root == begun.root
         return self.commit != begun.commit and is_same
@@ -495,7 +493,7 @@ def parse_workflow(payload: Any) -> Workflow:
         raise Invalid(f"a Workflow node has no valid {error}") from None
 
 
-def _parse_personas(payload: Any) -> dict[str, Persona]:
+def _parse_personas(payload: Any) -> "dict[str, Persona]":
     from uwf_git.format.personas import parse_persona
 
     return {name: parse_persona(name, item) for name, item in payload.items()}
@@ -628,7 +626,7 @@ def answer_in(detail_type: str, detail: Any) -> str | None:
     return detail if is_kind(detail_type, "text") and isinstance(detail, str) else None
 
 
-def may_have_code(detail: Node) -> bool:
+def may_have_code(detail: "Node") -> bool:
     """Return whether a step with this detail may have left code: itself, or in a sub-workflow."""
     return not is_kind(detail.type, "detail") or "code" in detail.payload
 

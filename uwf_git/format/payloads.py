@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, ForwardRef, TypeVar, cast, get_origin
 
 _Kind = TypeVar("_Kind", bound=tuple[Any, ...])
 
@@ -53,9 +53,14 @@ def _plain(item: Any) -> Any:
 @cache
 def _fields(kind: type[tuple[Any, ...]]) -> dict[str, tuple[str, bool]]:
     """Return the fields of a kind by their keys: name, and whether it is a tuple."""
-    named = cast(Any, kind)
-    types = {name: named.__annotations__[name].__forward_arg__ for name in named._fields}
-    return {_in_camel_case(name): (name, text.startswith("tuple[")) for name, text in types.items()}
+    types = kind.__annotations__
+    return {_in_camel_case(name): (name, _is_tuple(types[name])) for name in cast(Any, kind)._fields}
+
+
+def _is_tuple(annotation: Any) -> bool:
+    if isinstance(annotation, ForwardRef):
+        return annotation.__forward_arg__.startswith("tuple[")
+    return get_origin(annotation) is tuple
 
 
 def _in_camel_case(name: str) -> str:

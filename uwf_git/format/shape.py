@@ -4,8 +4,6 @@ A schema may spread one object over `$ref`, `allOf`, `oneOf` and `if`; people, c
 list. The list is a suggestion; only the schema validates.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice

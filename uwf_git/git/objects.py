@@ -1,8 +1,6 @@
 """Parsing and writing commits, annotated tags and trees. Signatures are not part of a record: a commit's is
 in a header, a tag's at the end of its message; parsing drops them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

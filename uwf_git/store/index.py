@@ -19,8 +19,6 @@ Untrusted objects go into an Overlay, which reads through to the real index and 
 leaves no trace before verification.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence

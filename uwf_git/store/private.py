@@ -27,8 +27,6 @@ The printed hash is the protocol; the report says more and survives kills and di
 stored: the next step takes over the finished work.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """Whose turn a step is, of a closed set on which the engine, verification and all else dispatch; whose is next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +42,7 @@ class TurnRow(NamedTuple):
     player: Player
     role: str = ""
     outputs: tuple[Hash, ...] = ()
-    of_role: Callable[[Role], bool] | None = None
+    of_role: Callable[["Role"], bool] | None = None
     is_target: bool = False
     begins_threads: bool = False
     gathers_threads: bool = False
@@ -100,7 +98,7 @@ class Outlook(NamedTuple):
         return FAIL if self.failed else self.next
 
 
-def turn_of(workflow: Workflow, role: str) -> TurnKind:
+def turn_of(workflow: "Workflow", role: str) -> TurnKind:
     """Return whose turn a role is, by its workflow alone. Which roles of agents a person plays instead is for a
     machine's configuration to say. Raises UnknownWord for the word of no turn."""
     if workflow.code is not None and role != USER:
@@ -115,12 +113,12 @@ def turn_of(workflow: Workflow, role: str) -> TurnKind:
     return next(kind for kind in TurnKind if kind.value.of_role and kind.value.of_role(definition))
 
 
-def asks_agent(workflow: Workflow, role: str) -> bool:
+def asks_agent(workflow: "Workflow", role: str) -> bool:
     """Return whether an agent plays a role of a workflow; False for one that the workflow doesn't have."""
     return role in workflow.roles and turn_of(workflow, role).player is Player.AGENT
 
 
-def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
+def outputs_of(workflow: "Workflow", role: str) -> tuple[Hash, ...]:
     """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
     if role in BY_ROLE:
         return BY_ROLE[role].value.outputs

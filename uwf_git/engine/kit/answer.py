@@ -7,8 +7,6 @@ schema. Text is never read halfway: a block without its closing line, broken JSO
 or is called an example is no answer, and two answers that disagree are none.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

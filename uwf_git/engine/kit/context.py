@@ -1,13 +1,12 @@
 """An agent's input and output for a step: Context and Reply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.text import one_line
-from uwf_git.format.kinds import Detail, TurnRecord, Usage, split_remarks
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Detail, Role, TurnRecord, Usage, split_remarks
 from uwf_git.sandbox.enclosing_step import variables_of
 from uwf_git.sandbox.quota import Quota
 from uwf_git.store.location import CEILINGS, ceilings
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
     from uwf_git.config.settings import Config
     from uwf_git.engine.step_parts import Changes, Mounts
-    from uwf_git.format.ids import Hash, ThreadId
-    from uwf_git.format.kinds import Role
     from uwf_git.format.schema import Schema
     from uwf_git.store.history import History
     from uwf_git.store.indexing import Store
@@ -43,7 +40,7 @@ class Reply(NamedTuple):
     detail: Hash | None = None
 
     @classmethod
-    def of(cls, detail: Detail, turns: tuple[TurnRecord, ...], output: Any = None) -> Reply:
+    def of(cls, detail: Detail, turns: tuple[TurnRecord, ...], output: Any = None) -> "Reply":
         """Return the reply of a detail made elsewhere, with its turns."""
         return cls(
             detail.answer,
@@ -152,15 +149,15 @@ class Context(NamedTuple):
     thread: ThreadId
     alias: str
     role: Role
-    history: History
-    store: Store
-    schema: Schema
+    history: "History"
+    store: "Store"
+    schema: "Schema"
     instruction: str | None
     previous: Previous | None
     resume: Resume | None
     attempt: int
     attempts: int
-    config: Config
+    config: "Config"
     cwd: Path
     deadline: float | None
     options: Any
@@ -171,8 +168,8 @@ class Context(NamedTuple):
     hear: Callable[[str | None], object]
     extract: Callable[..., Any]
     secrets: Mapping[str, str]
-    instance: Instance
-    mounts: Mounts | None = None
+    instance: "Instance"
+    mounts: "Mounts | None" = None
     keep: Callable[[Reply], None] = lambda reply: None
 
     @property
@@ -210,7 +207,7 @@ class Context(NamedTuple):
         return self.role.tools
 
     @property
-    def policy(self) -> ToolPolicy:
+    def policy(self) -> "ToolPolicy":
         """The tools that the agent may use: the strictest of the configuration's and the role's."""
         from uwf_git.config.policy import role_policies, tighten
 
@@ -233,7 +230,7 @@ class Context(NamedTuple):
         """The prompt for the session of a failed attempt at this step, which has the whole prompt."""
         return self.build_prompt(True, True)
 
-    def written(self) -> Changes | None:
+    def written(self) -> "Changes | None":
         """Return the changes in a crew run's document, which are part of the answer. Raises Invalid."""
         return self.mounts.written() if self.mounts is not None else None
 
