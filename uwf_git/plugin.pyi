@@ -294,7 +294,6 @@ from uwf_git.engine.kit.extract import ExpectedOutput as ExpectedOutput
 from uwf_git.engine.kit.extract import ExtractionFailed as ExtractionFailed
 from uwf_git.engine.kit.extract import failed_with as failed_with
 from uwf_git.engine.kit.extract import judge as _judge_answer
-from uwf_git.engine.kit.extract import judge_printed as judge_printed
 from uwf_git.engine.kit.extract import sum_tokens as sum_tokens
 from uwf_git.engine.kit.extract import sum_usage as sum_usage
 from uwf_git.engine.kit.form import FormField as FormField
@@ -307,6 +306,7 @@ from uwf_git.engine.kit.format import format_instruction as format_instruction
 from uwf_git.engine.kit.format import render_frontmatter as render_frontmatter
 from uwf_git.engine.kit.memory import carry_on as carry_on
 from uwf_git.engine.kit.memory import is_full as is_full
+from uwf_git.engine.kit.printed_answer import judge_printed as judge_printed
 from uwf_git.engine.kit.prompt import commands as _prompt_commands
 from uwf_git.engine.kit.prompt import happened as _happened_before
 from uwf_git.engine.kit.prompt import instruction_now as instruction_now
@@ -539,9 +539,6 @@ from uwf_git.sandbox import path as _confined_paths
 from uwf_git.sandbox import programs as programs
 from uwf_git.sandbox import results as _tool_results
 from uwf_git.sandbox.descendants import Descendants as Descendants
-from uwf_git.sandbox.enclosing_step import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
-from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
-from uwf_git.sandbox.enclosing_step import WITHHELD as _WITHHELD_NONCE
 from uwf_git.sandbox.limits import of_commands as _command_limits
 from uwf_git.sandbox.mounts import DOCUMENT as _DOCUMENT_MOUNT
 from uwf_git.sandbox.mounts import OUTPUT as _OUTPUT_MOUNT
@@ -560,6 +557,9 @@ from uwf_git.sandbox.quota import Quota as Quota
 from uwf_git.sandbox.repositories import RepositoriesBefore as RepositoriesBefore
 from uwf_git.sandbox.results import Outputs as _ToolOutputs
 from uwf_git.sandbox.results import ToolFailure as ToolFailure
+from uwf_git.sandbox.step_variables import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
+from uwf_git.sandbox.step_variables import NONCE_VARIABLE as NONCE_VARIABLE
+from uwf_git.sandbox.step_variables import WITHHELD as _WITHHELD_NONCE
 from uwf_git.sandbox.warm import WarmPool as WarmPool
 from uwf_git.sandbox.warm import WarmProcess as WarmProcess
 from uwf_git.sandbox.workspace import Change as _FileChange

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from uwf_git.engine.kit.answer import Answer, parse_answer
 from uwf_git.engine.kit.coerce import coerce, natural
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import ExpectedOutput, judge, judge_printed
+from uwf_git.engine.kit.extract import ExpectedOutput, judge
 from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.kit.printed_answer import judge_printed
 from uwf_git.format.builtin import META
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import Role

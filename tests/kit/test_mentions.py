@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import ExpectedOutput, judge, judge_printed
+from uwf_git.engine.kit.extract import ExpectedOutput, judge
+from uwf_git.engine.kit.printed_answer import judge_printed
 from uwf_git.format.builtin import META
 from uwf_git.format.kinds import Role
 from uwf_git.format.node import hash_of

@@ -26,7 +26,7 @@ from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, complete
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import CODE, versions
-from uwf_git.sandbox.enclosing_step import acts_for_agent
+from uwf_git.sandbox.step_variables import acts_for_agent
 
 if TYPE_CHECKING:
     from uwf_git.format.findings import Finding as Finding

@@ -24,7 +24,7 @@ from uwf_git.format.approvals import Approval, Part, Revocation, Shown
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Identity, Role
 from uwf_git.git.repository import Oid
-from uwf_git.sandbox.enclosing_step import acts_for_agent
+from uwf_git.sandbox.step_variables import acts_for_agent
 from uwf_git.store.new_record import ANSWERS
 from uwf_git.trust.people import People, identity_of
 from uwf_git.trust.signatures import BAD, GOOD, NONE, Signature

@@ -18,7 +18,7 @@ from uwf_git.base.errors import Absent, AgentFailed, UwfError
 from uwf_git.base.text import last_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.ids import ThreadId
-from uwf_git.sandbox.enclosing_step import HOOK_VARIABLE
+from uwf_git.sandbox.step_variables import HOOK_VARIABLE
 from uwf_git.store.instance import Instance
 from uwf_git.workflow.turn import Outlook
 

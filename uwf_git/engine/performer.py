@@ -38,7 +38,7 @@ from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE
 from uwf_git.format.node import from_blob
 from uwf_git.git.repository import Oid
-from uwf_git.sandbox.enclosing_step import variables_of
+from uwf_git.sandbox.step_variables import variables_of
 from uwf_git.store.location import CEILINGS, ceilings
 from uwf_git.workflow.turn import asks_agent
 

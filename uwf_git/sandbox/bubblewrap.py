@@ -28,10 +28,10 @@ from typing import NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed
 from uwf_git.sandbox.child import run_command
-from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE, WITHHELD
 from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.programs import find_program, reaches_into
 from uwf_git.sandbox.results import ToolFailure
+from uwf_git.sandbox.step_variables import NONCE_VARIABLE, WITHHELD
 from uwf_git.sandbox.workspace import Workspace
 
 PACKAGE = "bubblewrap"

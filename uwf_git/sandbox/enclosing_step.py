@@ -18,17 +18,7 @@ from pathlib import Path
 from uwf_git.base.errors import RequirementUnmet
 from uwf_git.sandbox.process_table import content, has_table, made_at, parents_of, started_at
 from uwf_git.sandbox.programs import find_program
-
-NONCE_VARIABLE = "UWF_NONCE"
-"""Holds the nonce of the agent's order: its report counts only with that."""
-WITHHELD = "withheld"
-"""The nonce of commands that run within a step, and don't make it."""
-
-NO_APPROVALS_VARIABLE = "UWF_NO_APPROVALS"
-"""Set for agents, and by whatever acts for one: no person is there."""
-
-HOOK_VARIABLE = "UWF_EVENT"
-"""What a hook is run for. Its command is the user's, and no person."""
+from uwf_git.sandbox.step_variables import HOOK_VARIABLE, NONCE_VARIABLE
 
 _LOCK = r".*/uwf/locks/([0-9A-HJKMNP-TV-Z]{26})(?: \(deleted\))?"
 _NONCE = NONCE_VARIABLE.encode() + b"="
@@ -48,16 +38,6 @@ def enclosing_step(environ: Mapping[str, str] | None = None) -> str | None:
         if (lock := re.fullmatch(_LOCK, path)) and os.get_inheritable(descriptor):
             return lock[1]
     return next((thread for _, thread in _members()), None)
-
-
-def variables_of(thread: str, role: str, nonce: str) -> dict[str, str]:
-    """Return the variables that tell an agent's command which step it is for, and prove it."""
-    return {"UWF_THREAD": thread, "UWF_ROLE": role, NONCE_VARIABLE: nonce, NO_APPROVALS_VARIABLE: "1"}
-
-
-def acts_for_agent(environ: Mapping[str, str]) -> bool:
-    """Return whether an agent, or a program that acts for one, says that it is behind this process."""
-    return bool(environ.get(NO_APPROVALS_VARIABLE))
 
 
 def require_person(

@@ -45,7 +45,7 @@ from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.git.fsync import make_folders, reserve, share, sync, write_all
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.refs import read_file
-from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
+from uwf_git.sandbox.step_variables import NONCE_VARIABLE as NONCE_VARIABLE
 from uwf_git.store.private_files import MOST, content_of, opener, read_private, write_private
 
 QUESTION_VARIABLE = "UWF_QUESTION"

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import closest, one_line
-from uwf_git.engine.kit.answer import parse_answer
 from uwf_git.engine.kit.coerce import coerce, natural
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
@@ -81,6 +80,8 @@ def with_all_fields(output: Any, answer: str) -> Any:
     """Return an output with the other fields of its answer added."""
     if not isinstance(output, dict):
         return output
+    from uwf_git.engine.kit.answer import parse_answer
+
     fields = parse_answer(answer, lambda fields: output.keys() <= fields.keys()).fields or {}
     return {**natural(fields), **output} if output.keys() <= fields.keys() else output
 

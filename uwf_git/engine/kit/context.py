@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Role, TurnRecord, Usage, split_remarks
-from uwf_git.sandbox.enclosing_step import variables_of
 from uwf_git.sandbox.quota import Quota
+from uwf_git.sandbox.step_variables import variables_of
 from uwf_git.store.location import CEILINGS, ceilings
 
 if TYPE_CHECKING:

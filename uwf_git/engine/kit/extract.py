@@ -7,25 +7,14 @@ fields. Every reply is kept, since the first one usually has the work.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
-from uwf_git.base.text import closest, one_line, without_control
+from uwf_git.base.text import closest, one_line
 from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.answer import (
-    Candidate,
-    candidates,
-    cleaned,
-    disagree,
-    is_cut,
-    parse_answer,
-    unfinished,
-    without,
-)
 from uwf_git.engine.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.engine.kit.coerce import natural
 from uwf_git.engine.kit.context import Reply
@@ -219,6 +208,8 @@ def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
     try:
         changes = wanted.written()
     except Invalid as error:
+        from uwf_git.engine.kit.answer import parse_answer
+
         problem = " — ".join(filter(None, (error.message, error.hint)))
         return Verdict(None, own_type, (problem,), parse_answer(reply.text, lambda _: True).body)
 
@@ -226,7 +217,9 @@ def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
         whole = _with(changes, reply.output)
         return _check(whole, wanted, reply.text, coerced=whole is not reply.output)
 
-    check = _Checks(wanted, changes)
+    from uwf_git.engine.kit.answer import disagree, parse_answer
+
+    check = Checks(wanted, changes)
 
     def output_of(fields: Any) -> Any:
         verdict = check(fields)
@@ -242,14 +235,12 @@ def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
 
         decisive = Decisive(wanted.schema.payload)
         extra = extra_fields(answer.fields, own.has)
-        if (line := _contradicted(decisive, verdict.output, answer.rest, [(answer.line, extra)])) is not None:
+        if (line := contradicted(decisive, verdict.output, answer.rest, [(answer.line, extra)])) is not None:
             return Verdict(None, own_type, (disagree((answer.line, line)),), answer.body)
-    return _with_comments(verdict, answer.comments)
+    return with_comments(verdict, answer.comments)
 
 
-def _contradicted(
-    decisive: Decisive, output: Any, rest: str, extras: Iterable[tuple[int, str]]
-) -> int | None:
+def contradicted(decisive: Decisive, output: Any, rest: str, extras: Iterable[tuple[int, str]]) -> int | None:
     """Return the line in which the rest of a text, or the further fields of an answer, disagree with an output."""
     for line, text in extras:
         if text and decisive.contradicted(output, text) is not None:
@@ -258,7 +249,7 @@ def _contradicted(
     return None if mention is None else mention.line
 
 
-class _Checks:
+class Checks:
     """The verdicts on fields, made once: they may be many, and the schema slow."""
 
     def __init__(self, wanted: ExpectedOutput, changes: Changes | None) -> None:
@@ -280,129 +271,7 @@ def _with(changes: Changes | None, fields: Any) -> Any:
     return fields if alone or changes is None else changes.added_to(fields)
 
 
-def judge_printed(
-    text: str, wanted: ExpectedOutput, changes: Changes | None = None, failed: bool = False
-) -> Verdict | None:
-    """Return the verdict on a program's output, with the `changes` written elsewhere; None if nothing in it could
-    be an answer: no JSON, fence or block has a field of the schema or a status. Whatever could be one must be
-    read, and agree with the others. What a `failed` program quotes within a line is no answer. Raises as `judge`."""
-    from uwf_git.engine.kit.mentions import Decisive, extra_fields
-
-    own, decisive = named(wanted.schema.payload), Decisive(wanted.schema.payload)
-    text = cleaned(without_control(text))
-    whole = text.strip()
-    stands_alone = whole.startswith("---") or (whole.startswith("{") and whole.endswith("}"))
-    names = _Names((*STATUS, *own.names))
-    verdicts: list[tuple[Candidate, Verdict]] = []
-
-    check = _Checks(wanted, changes)
-
-    def refused(line: int, problem: str) -> Verdict:
-        where = "" if "line" in problem else f"; it begins in line {line}"
-        return Verdict(None, wanted.role.schema, (f"{problem}{where}",))
-
-    def accepts(fields: Any) -> bool:
-        return isinstance(fields, dict) and not check(fields).problems
-
-    def concerns(source: str) -> bool:
-        if names.written.search(source):
-            return True
-        return not failed and source[:1] in ("{", "[") and is_cut(source) and whole.endswith(source.rstrip())
-
-    examples = 0
-    for candidate in candidates(text, accepts, concerns):
-        could_be = names.open(candidate.source) if candidate.value is None else names.are_in(candidate.value)
-        alone = stands_alone and candidate.regular and not candidate.problem and accepts(candidate.value)
-        if candidate.example:
-            examples = examples or (candidate.line if could_be else 0)
-        elif candidate.value is None and (could_be or not candidate.source):
-            return refused(candidate.line, candidate.problem or "it holds fields that are no mapping")
-        elif alone or could_be:
-            verdict = check(candidate.value, candidate.body)
-            if verdict.problems:
-                return (
-                    verdict
-                    if isinstance(candidate.value, dict)
-                    else refused(candidate.line, verdict.problems[0])
-                )
-            verdicts.append((candidate, _with_comments(verdict, candidate.comments)))
-    if not verdicts and not failed:
-        if (loose := names.loosely_in(text)) is not None:
-            return refused(text.count("\n", 0, loose) + 1, "it holds fields of an answer within other text")
-        if (mention := next(decisive.mentions(text), None)) is not None:
-            return refused(mention.line, f"it speaks of {mention.field} within other text")
-        if (line := unfinished(text)) is not None:
-            return refused(line, "it ends within what may be an answer")
-        if decisive.denied(text):
-            return refused(1, "it says no, but not in a field of the schema")
-    if not verdicts and examples:
-        return refused(examples, "the only fields are within reasoning, or called an example")
-    if not verdicts:
-        return None
-    outputs = {json.dumps([verdict.type, verdict.output], sort_keys=True) for _, verdict in verdicts}
-    lines = [candidate.line for candidate, _ in verdicts]
-    verdict = verdicts[0][1]
-    if len(outputs) == 1:
-        rest = without(text, (candidate for candidate, _ in verdicts))
-        extras = [(candidate.line, extra_fields(candidate.value, own.has)) for candidate, _ in verdicts]
-        lines.append(_contradicted(decisive, verdict.output, rest, extras) or 0)
-    if len(outputs) > 1 or lines[-1]:
-        return Verdict(None, wanted.role.schema, (disagree(lines),))
-    return verdict
-
-
-class _Names:
-    """The names of fields that an answer may have, in any case."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = {name.casefold() for name in names}
-        listed = "|".join(sorted(map(re.escape, dict.fromkeys(names)), key=len, reverse=True))
-        self.written = re.compile(rf"(?i)(?<![\w$])(?:{listed})(?![\w$])")
-        self._line = re.compile(rf"(?im)^[ \t]*(?:- +)?[\"']?(?:{listed})[\"']?[ \t]*[:=]")
-        self._key = re.compile(rf"(?i)[\"'](?:{listed})\\{{0,8}}[\"']\s*:|\{{\s*(?:{listed})\s*:")
-        self._tag = re.compile(rf"(?i)<(?:{listed})\s*>[^<>]*</|<[\w:.-]+\s(?:[^<>]*\s)?(?:{listed})\s*=")
-        self._broken_key = re.compile(rf"(?i)(?<![\w$])(?:{listed})\W{{0,4}}[:=]")
-
-    def are_in(self, value: Any, depth: int = 0) -> bool:
-        """Return whether an object has one of the names, at any depth."""
-        if isinstance(value, dict):
-            if any(str(key).casefold() in self._names for key in value):
-                return True
-            value = list(value.values())
-        return isinstance(value, list) and depth < 100 and any(self.are_in(item, depth + 1) for item in value)
-
-    def open(self, source: str) -> bool:
-        """Return whether a broken block or object has one of the names, or has no end."""
-        if source.startswith(("{", "[")):
-            return is_cut(source) or self._broken_key.search(source) is not None
-        return self._line.search(source) is not None
-
-    def loosely_in(self, text: str) -> int | None:
-        """Return where an object within a line or a tag has one of the names, or a text that has fields only."""
-        for key in self._key.finditer(text):
-            if key[0].startswith("{") or _is_open(text, key.start()):
-                return key.start()
-        if tag := self._tag.search(text):
-            return tag.start()
-        lines = [line for line in text.split("\n") if line.strip()]
-        if not all(re.match(r"[\"']?[\w$.-]+[\"']?[ \t]*[:=]|[ \t]+\S|- |[+-]{3}", line) for line in lines):
-            return None
-        prose = re.compile(r"[ \t]*no[ \t]+\w", re.IGNORECASE)  # "Success: no issues found"
-        fields = (field.start() for field in self._line.finditer(text) if not prose.match(text, field.end()))
-        return next(fields, None)
-
-
-def _is_open(text: str, at: int) -> bool:
-    """Return whether a brace before a place has no end before it."""
-    depth = 0
-    for sign in reversed(re.findall(r"[{}]", text[max(0, at - 20_000) : at])):
-        depth += 1 if sign == "}" else -1
-        if depth < 0:
-            return True
-    return False
-
-
-def _with_comments(verdict: Verdict, comments: Sequence[str]) -> Verdict:
+def with_comments(verdict: Verdict, comments: Sequence[str]) -> Verdict:
     """Note the comments of a block that are not in its output."""
     written = json.dumps(verdict.output, ensure_ascii=False) if comments else ""
     lost = [comment for comment in comments if json.dumps(comment, ensure_ascii=False)[1:-1] not in written]
