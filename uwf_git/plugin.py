@@ -32,7 +32,7 @@ def _places() -> dict[str, tuple[str, str]]:
 
 
 def __getattr__(name: str) -> Any:
-    place = _places().get(name)
+    place = None if name.startswith("__") else _places().get(name)  # each import asks for `__path__`
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = place

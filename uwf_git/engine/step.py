@@ -30,13 +30,10 @@ from uwf_git.base.errors import (
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.conversation import at_rest
-from uwf_git.engine.hooks import announce, announce_all, call_person
 from uwf_git.engine.new_step import record
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.outcome import Outcome, outcome_of
-from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, told
-from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Hooks, Turn, Work
 from uwf_git.engine.turn.table import raise_if_joined, room_of_turn, settle, stop
 from uwf_git.format.endings import FAILED, KILLED
@@ -78,6 +75,8 @@ def step(
         except AgentFailed as error:
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
+                from uwf_git.engine.hooks import announce, announce_all
+
                 drop_branch(instance, thread, error, joined)
                 announce(instance, thread, ThreadState.FAILING)
                 announce_all(instance, joined)
@@ -85,9 +84,13 @@ def step(
             instance.warn(told(thread, wait, error.message))
             pause(wait)
         except Absent as absent:
+            from uwf_git.engine.hooks import call_person
+
             call_person(instance, thread, absent)
             raise
     if instance.config.hooks.commands:
+        from uwf_git.engine.hooks import announce_all
+
         announce_all(instance, [outcome, *joined])
     return outcome
 
@@ -123,6 +126,8 @@ def step_without_hooks(
         if joining and not head.waits_for_join:
             raise HeadMoved(f"thread {thread} is joined already")
         if typed is None and instance.threads.is_paused(thread):
+            from uwf_git.engine.pause import raise_if_paused
+
             raise_if_paused(instance, thread)
         if turn.ahead.next in (USER, None) and at_rest(instance, head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
@@ -186,6 +191,8 @@ def take(turn: Turn) -> Outcome:
             with log.about(role=turn.role):
                 after = _take(turn)
         except OutOfRounds as over:
+            from uwf_git.engine.turn.end import end
+
             after = at._replace(head=end(instance, at.head, KILLED, over.message))
         else:
             if after is at:
@@ -232,6 +239,8 @@ def _take(turn: Turn) -> Position:
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     """End a thread, its running agent, and the branches that it waits for; join those that waited for it. Moves and
     raises as `turn.table.stop`, and as the joins' steps."""
+    from uwf_git.engine.hooks import announce_all
+
     head = stop(instance, thread, reason)
     joined: list[Outcome] = []
     tell_parents(instance, head, joined)
@@ -252,6 +261,8 @@ def drop_branch(
 
         if not ends_at_failure(instance, head):
             return
+        from uwf_git.engine.turn.end import end
+
         with instance.locks.hold(thread, wait=_PATIENCE):
             head = end(instance, instance.threads.active_head(thread), FAILED, error.message)
         settle(instance, head)

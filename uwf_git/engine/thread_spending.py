@@ -12,7 +12,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.config.resolve import asks_no_model
 from uwf_git.engine import spending
 from uwf_git.engine.forks import begun_at, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
@@ -259,6 +258,8 @@ def _spent(
     spent = spending.spent(detail, turns, attempt)
     if detail and agent == SUBWORKFLOW:  # that thread tells
         return spent._replace(seconds=0.0, unmetered=0)
+    from uwf_git.config.resolve import asks_no_model
+
     return spent._replace(unmetered=0) if asks_no_model(agent) else spent
 
 

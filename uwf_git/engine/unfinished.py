@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Killed, NotFound, StoreUnwritable, Throttled, UwfError
 from uwf_git.base.text import encodable
-from uwf_git.engine.pause import pause_of, refusal
 from uwf_git.engine.performer import AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
 from uwf_git.engine.turn.hooks import Turn, Work
@@ -128,6 +127,10 @@ def raise_if_interrupted(work: Work, result: AgentResult) -> None:
     is incomplete, so it makes no step."""
     instance = work.instance
     why = instance.runs.broken_off(work.thread)
+    if why is None:
+        return
+    from uwf_git.engine.pause import pause_of, refusal
+
     pause = pause_of(instance, work.thread) if why == PAUSE else None
     if pause is None and why != KILL:
         return

@@ -3,9 +3,14 @@
 from typing import Any, NamedTuple
 
 from uwf_git.format.failure_policy import WAIT
-from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST
 from uwf_git.format.payloads import from_payload
 from uwf_git.format.statuses import DEFAULT_STATUS
+
+DEFAULT_MOST = 200
+ALL, FIRST = "all", "first"
+ASK, REFUSE = "ask", "fail"
+ON_CONFLICT = ASK, REFUSE
+"""The policies for code of branches that conflicts, besides the name of a role that merges it."""
 
 
 class FixedBranch(NamedTuple):

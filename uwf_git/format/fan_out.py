@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
+from uwf_git.format.edges import ALL, ASK
 from uwf_git.format.endings import COMPLETED, LEFT
 from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
 from uwf_git.format.ids import Hash, ThreadId
@@ -12,13 +13,8 @@ from uwf_git.format.payloads import from_payload, to_payload
 from uwf_git.format.statuses import SUSPEND
 from uwf_git.format.words import require_known_words
 
-DEFAULT_MOST = 200
 DEEPEST = 8
 """How many fan-outs may be within each other, sub-workflows not counted."""
-ALL, FIRST = "all", "first"
-ASK, REFUSE = "ask", "fail"
-ON_CONFLICT = ASK, REFUSE
-"""The policies for code of branches that conflicts, besides the name of a role that merges it."""
 
 
 class ForkedBranch(NamedTuple):

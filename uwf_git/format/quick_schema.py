@@ -26,7 +26,7 @@ PERCENTAGE = "^(100|[1-9][0-9]?)%$"
 # Patterns that match in linear time. Others may not, and the validator limits its time.
 # As `ecma_pattern` has them, which takes longer to load.
 _PATTERNS = {
-    pattern: re.compile(pattern.removesuffix("$") + _END_OF_TEXT)
+    pattern: pattern.removesuffix("$") + _END_OF_TEXT
     for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII, NODE_HASH, PERCENTAGE)
 }
 
@@ -124,7 +124,7 @@ def _format(name: Any, _depth: int) -> Check:
 
 
 def _pattern(pattern: Any, _depth: int) -> Check:
-    matches = _PATTERNS[pattern].search
+    matches = re.compile(_PATTERNS[pattern]).search
     return lambda value: type(value) is not str or matches(value) is not None
 
 

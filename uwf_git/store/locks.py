@@ -24,7 +24,6 @@ from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import share
 from uwf_git.git.writers import Writers
-from uwf_git.sandbox.process_table import parents_of, processes
 from uwf_git.sandbox.programs import find_program
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
@@ -126,6 +125,8 @@ class Locks:
         except Busy:
             if waits is None:
                 raise
+            from uwf_git.sandbox.process_table import parents_of
+
             holders = self._holders(name)
             if not set(parents_of(os.getpid())).isdisjoint(holders):
                 raise Busy(
@@ -267,6 +268,8 @@ class Locks:
     def _agents(self, thread: ThreadId) -> list[int]:
         """Return the holders that an engine started: leaders of another process group than their parent's.
         The engine itself notices the agent's end, records the attempt and releases the lock."""
+        from uwf_git.sandbox.process_table import processes
+
         holders = self._holders(thread)
         leaders = (process for process in processes(holders) if process.group == process.pid)
         return [leader.pid for leader in leaders if leader.parent in (*holders, 1)]

@@ -44,11 +44,11 @@ from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.new_record import ENDS, FORKS, STARTS, THREADS, NewRecord
 from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
-from uwf_git.store.projects import Projects, repository_at
 from uwf_git.workflow.turn import begins_threads, gathers_threads, is_engines, is_made_alike
 
 if TYPE_CHECKING:
     from uwf_git.store.indexing import Store
+    from uwf_git.store.projects import Projects
 
 MOST_PARENTS = 499
 """The branches that a commit may join, besides its first parent."""
@@ -105,6 +105,8 @@ class Threads(Histories):
     @cached_property
     def projects(self) -> Projects:
         """The projects of the threads, and the one around `place`, which is meant if no thread is named."""
+        from uwf_git.store.projects import Projects, repository_at
+
         projects = Projects(self._repository.private)
         projects.here = None if self.place is None else repository_at(self.place)
         return projects

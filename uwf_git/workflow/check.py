@@ -12,7 +12,8 @@ from typing import Any
 
 from uwf_git.base.text import one_line
 from uwf_git.format.document import InvalidYaml
-from uwf_git.format.fan_out import ASK, DEEPEST, ON_CONFLICT
+from uwf_git.format.edges import ASK, ON_CONFLICT
+from uwf_git.format.fan_out import DEEPEST
 from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.markdown import code, inline, paragraphs, table
 from uwf_git.base.text import counted, printable, shortened
-from uwf_git.format.edges import FanOut, Transition
-from uwf_git.format.fan_out import ALL
+from uwf_git.format.edges import ALL, FanOut, Transition
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import COMPLETE, Code, Origin, Role, Workflow
 from uwf_git.format.types import END, ENDS, FAIL, JOIN, NEW, START

@@ -13,20 +13,18 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted, fenced, listed, one_line
-from uwf_git.format.edges import FanOut, FixedBranch, Transition
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import (
+from uwf_git.format.edges import (
     ALL,
     ASK,
     FIRST,
     ON_CONFLICT,
     REFUSE,
-    Fork,
-    ForkedBranch,
-    JoinedBranch,
-    parse_fork,
-    parse_join,
+    FanOut,
+    FixedBranch,
+    Transition,
 )
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
+from uwf_git.format.fan_out import Fork, ForkedBranch, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.ids import MOST_BRANCHES
 from uwf_git.format.kinds import StepContext, Workflow, asks_human
 from uwf_git.format.types import FORK, JOIN, USER

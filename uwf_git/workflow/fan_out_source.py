@@ -6,8 +6,8 @@ import re
 from typing import Any, NamedTuple
 
 from uwf_git.base.text import counted, one_line
+from uwf_git.format.edges import ALL, ASK, DEFAULT_MOST, FIRST, ON_CONFLICT
 from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT
-from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST, FIRST, ON_CONFLICT
 from uwf_git.format.fields import Fields
 from uwf_git.format.findings import Findings
 from uwf_git.format.ids import MOST_BRANCHES, name_problem

@@ -13,13 +13,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, LimitExceeded, NoTransition
 from uwf_git.base.text import nearest, shortened
 from uwf_git.format.edges import Transition
-from uwf_git.format.fan_out import Fork, parse_fork, parse_join
 from uwf_git.format.kinds import (
     BODY,
     CONTENT,
@@ -33,9 +32,11 @@ from uwf_git.format.kinds import (
     status_of,
 )
 from uwf_git.format.types import BUNDLE, END, ENDS, FAIL, FORK, JOIN, RESUME, START, USER
-from uwf_git.workflow.expression import Frozen, holds
-from uwf_git.workflow.template import body_of, render
 from uwf_git.workflow.turn import TARGETS
+
+if TYPE_CHECKING:
+    from uwf_git.format.fan_out import Fork
+    from uwf_git.workflow.expression import Frozen
 
 SECONDS = 5.0  # of computing for the conditions of one decision, each of which has a limit of its own
 
@@ -134,6 +135,8 @@ def decide(
         if last.role == USER:
             return _describe(workflow, start, steps)
         if last.role == FORK:
+            from uwf_git.format.fan_out import parse_fork
+
             return AwaitingBranches(parse_fork(last.output, last.hash))
         if last.role == JOIN and (decision := _at_join(workflow, steps)) is not None:
             return decision
@@ -165,6 +168,7 @@ def _first_of_branch(workflow: Workflow, role: str) -> Next:
 
 def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | WorkflowEnded | None:
     """Return what comes after a join if its edges don't decide: its failure, or the role that resolves conflicts."""
+    from uwf_git.format.fan_out import parse_fork, parse_join
     from uwf_git.workflow.fan_out import Joinable, conflict_task, fork_before, judge_join, resolver
 
     step = fork_before(steps)
@@ -187,12 +191,12 @@ def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | Workflo
 def _resolved(workflow: Workflow, steps: Sequence[StepContext]) -> Sequence[StepContext] | None:
     """Return the steps up to the join whose conflicts the last step, by a person or a role, has resolved; None if it
     has not."""
-    from uwf_git.workflow.fan_out import join_resolved
-
     role = steps[-1].role
     resolvers = {edge.fan_out.on_conflict for edge in workflow.edges if edge.fan_out is not None}
     if not resolvers or (role != USER and (role not in resolvers or asks_human(steps[-1].output))):
         return None
+    from uwf_git.workflow.fan_out import join_resolved
+
     return join_resolved(steps[:-1], role) or None
 
 
@@ -287,6 +291,7 @@ def _leaving(workflow: Workflow, steps: Sequence[StepContext]) -> tuple[str, Seq
     role = steps[-1].role
     if role != JOIN:
         return role, workflow.graph.get(role, ())
+    from uwf_git.format.fan_out import parse_fork
     from uwf_git.workflow.fan_out import fork_before, join_name
 
     step = fork_before(steps)
@@ -347,6 +352,8 @@ def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, 
     own = _of_item(branch.name, branch.position, branch.item) if branch is not None else {}
     if not steps:
         return {"prompt": start.prompt, **own, "start": _start_value(start)}
+    from uwf_git.workflow.template import body_of
+
     output = steps[-1].output if isinstance(steps[-1].output, dict) else {}
     return {BODY: body_of(steps[-1].answer), **output, **own, "start": _start_value(start)}
 
@@ -382,6 +389,8 @@ class Replay:
 
     def value(self) -> Any:
         if self._frozen is None:
+            from uwf_git.workflow.expression import Frozen
+
             self._frozen = Frozen()
             self._frozen.value = self._frozen.freeze({"start": _start_value(self._start), "steps": []})
             self._past = self._frozen.value["steps"]
@@ -419,6 +428,8 @@ def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any])
             f"workflow {workflow.name}: an edge of {source} has the condition {name}, which is not defined",
             nearest(name, workflow.conditions),
         )
+    from uwf_git.workflow.expression import holds
+
     try:
         return holds(condition.expression, value())
     except Invalid as error:
@@ -498,6 +509,8 @@ def _rendered(
 def _rendered_with(
     workflow: Workflow, chosen: ChosenEdge, what: str, template: str, variables: Mapping[str, Any]
 ) -> str | None:
+    from uwf_git.workflow.template import render
+
     edge = f"workflow {workflow.name}: the {what} of the edge {describe(chosen)}"
     try:
         text = render(template, variables)

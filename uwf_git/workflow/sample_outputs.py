@@ -20,7 +20,6 @@ from uwf_git.format.ids import REFERENCE_FORMATS, Hash
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.schema import Schema, property_schemas
 from uwf_git.format.shape import resolve
-from uwf_git.workflow.pattern import matched_in, matching
 
 MOST_VARIANTS = 48
 SECONDS = 5.0
@@ -92,6 +91,8 @@ def _first(values: Iterable[_T]) -> tuple[_T, ...]:
 
 @lru_cache(maxsize=1024)
 def _texts_in(expression: str) -> tuple[str, ...]:
+    from uwf_git.workflow.pattern import matched_in
+
     written = (one or other for one, other in re.findall(_TEXT_IN_EXPRESSION, expression))
     return (*written, *matched_in(expression))
 
@@ -424,6 +425,8 @@ class _Maker:
 
 
 def _found(pattern: str, least: int, most: int) -> list[str]:
+    from uwf_git.workflow.pattern import matching
+
     try:
         with time_limit(SECONDS / 5):
             text = matching(pattern, least, most)

@@ -10,7 +10,7 @@ from uwf_git.base.text import cut_middle, fenced, one_line
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import StepContext
-from uwf_git.format.types import FORK, JOIN
+from uwf_git.format.types import FORK
 
 _LONGEST_ITEM = 300
 _MIN_BRANCH = 300  # characters of a branch; with less, the last branches are left out
@@ -21,10 +21,6 @@ _ENDED = {
     KILLED: "was killed",
     LEFT: "had not ended, and goes on no further",
 }
-
-
-INPUTS = {FORK: "", JOIN: "the joined branches"}
-"""What the engine's steps are among a role's inputs; a fork is none."""
 
 
 def engines_text(steps: Sequence[StepContext], room: int) -> str:

@@ -18,13 +18,12 @@ from uwf_git.base import log
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import cut_middle, fenced, nearest
 from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
-from uwf_git.engine.kit.branch_texts import INPUTS, engines_text
 from uwf_git.engine.kit.format import ANSWER_RULES, fields_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, asks_human, split_remarks
 from uwf_git.format.shape import variants
-from uwf_git.format.types import END, ENDS, FAIL, USER
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, USER
 from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ def _inputs(history: History, role: Role) -> str:
         name = step.role if step.remark is None else _REMARKS
         last.pop(name, None)
         last[name] = number
-    names = {USER: "the user's answer", _REMARKS: "the user's remark", **INPUTS}
+    names = {USER: "the user's answer", _REMARKS: "the user's remark", FORK: "", JOIN: "the joined branches"}
     inputs = [(names.get(name, name), number) for name, number in last.items() if name != role.name]
     shown = [f", {name} (step {number})" for name, number in inputs if name]
     return "".join(shown[-_NAMED:])
@@ -356,6 +355,8 @@ def _step(
     if step.role == USER:
         return _of_user(number, step, number > 1 and asks_human(steps[-2].output), of_answer)
     if begins_threads(step.role) or gathers_threads(step.role):
+        from uwf_git.engine.kit.branch_texts import engines_text
+
         return engines_text(steps, quota if of_output is None else of_output)
     output = _cut(json.dumps(step.output, ensure_ascii=False, indent=2), of_output)
     text = f"## Step {number}: {step.role}, by {step.by}\n\nOutput:\n\n{fenced(output, 'json')}"

@@ -12,11 +12,7 @@ from importlib import import_module
 
 from uwf_git.base.errors import Killed, UwfError
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.hooks import announce
-from uwf_git.engine.pause import end_step
-from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Room, Turn
-from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.endings import JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Workflow
@@ -76,6 +72,11 @@ def stop(instance: Instance, thread: ThreadId, reason: str) -> Head:
     failed attempt. Makes `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`.
     Raises Invalid for a thread that has ended, RolledBack for one whose head was set back, Busy if its agent does not
     end."""
+    from uwf_git.engine.hooks import announce
+    from uwf_git.engine.pause import end_step
+    from uwf_git.engine.turn.end import end
+    from uwf_git.engine.unfinished import record_leftovers
+
     name = instance.threads.active_head(thread).row.name or ""
     instance.store.before_record(NewRecord(THREADS, name, (ENDS,)))
     try:
@@ -99,6 +100,8 @@ def raise_if_joined(instance: Instance, head: Head) -> None:
     from uwf_git.engine.forks import is_joined
 
     if is_joined(instance, head):
+        from uwf_git.engine.turn.end import end
+
         head = end(instance, head, KILLED, JOINED_WITHOUT)
         settle(instance, head)
         raise Killed(
