@@ -337,6 +337,28 @@ def test_an_interrupt_ends_the_agent_and_keeps_the_attempt(
     assert uwf("thread", "attempts", thread).json[0]["error"] == "interrupted"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_an_agent_answered_before_an_interrupt_is_judged_by_the_next_step(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path, number: int
+) -> None:
+    # What it leaves running holds its engine up, before the answer is looked at.
+    left = "trap '' TERM; while :; do sleep 0.1; done"
+    (hermetic / "answer.sh").write_text(
+        f'echo asked >>asked\n(setsid sh -c "{left}" >/dev/null 2>&1 &)\nsleep 0.2\n'
+        "printf -- '---\\ntext: seven\\n---\\n'\n"
+    )
+    asked = ("thread", "step", thread, "--agent", f"uwf-exec -- sh {hermetic}/answer.sh")
+    engine = begin(*asked)
+    wait_for(root / f"store.git/uwf/runs/{thread}.answer")
+    engine.send_signal(number)
+    _, err = engine.communicate(timeout=30)
+    assert json.loads(err.splitlines()[-1])["error"]["code"] == "interrupted"
+    assert uwf("thread", "steps", thread).json == uwf("thread", "attempts", thread).json == []
+    assert uwf(*asked).json["role"] == "writer"
+    assert Path("asked").read_text() == "asked\n"
+    assert uwf("thread", "steps", thread).json[0]["output"] == {"text": "seven"}
+
+
 def test_something_an_agent_leaves_running_does_not_hold_the_thread(
     uwf: Uwf, thread: str, script: Script
 ) -> None:

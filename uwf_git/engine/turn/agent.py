@@ -209,8 +209,9 @@ class AgentRoom(Room):
             result = reported(instance, report) if report else AgentResult(agent=work.name)
             if report is not None:
                 instance.runs.sync_report(work.thread)
-            # Finished work belongs to the next step, unless there is none.
-            if result.step is None or instance.runs.broken_off(work.thread) == KILL:
+            # Finished work and answers belong to the next step, unless there is none.
+            is_kept = result.step is not None or instance.runs.answers(work.thread, order)
+            if not is_kept or instance.runs.broken_off(work.thread) == KILL:
                 unfinished.raise_if_interrupted(work, result)
                 unfinished.keep(work, result, result.error or AgentFailed(INTERRUPTED))
             raise
