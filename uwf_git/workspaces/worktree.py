@@ -127,6 +127,8 @@ class Worktree:
         self._is_peek = False
         self._new_objects: tuple[str, str, list[str]] = "", "", []
         """A tree, the commit it was made from, and the objects that this one lacks."""
+        self._state_read: tuple[tuple[int, ...], _State | None] = (), None
+        """The state that was last read, by the signature of its file."""
         self._read_at: FileTimes | None = None
         self._known_times: FileTimes | None = None
         self._is_known = False
@@ -256,10 +258,14 @@ class Worktree:
 
     def _state(self) -> _State | None:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            value = dict(zip(_State._fields, json.loads((self.admin / _STATE).read_bytes()), strict=True))
+            path = self.admin / _STATE
+            if (signature := _signature(path)) == self._state_read[0]:
+                return self._state_read[1]
+            value = dict(zip(_State._fields, json.loads(path.read_bytes()), strict=True))
             for name in ("signature", "links", "off", "config", "sparse"):
                 value[name] = tuple(value[name])
-            return _State(**value)
+            self._state_read = signature, _State(**value)
+            return self._state_read[1]
         return None
 
     def _note(self, state: _State) -> None:
@@ -268,6 +274,7 @@ class Worktree:
         new = self.admin / f"{_STATE}.new"
         new.write_text(json.dumps(state), encoding="ascii")
         new.replace(self.admin / _STATE)
+        self._state_read = (), None
 
     @property
     def git(self) -> Git:
@@ -499,7 +506,10 @@ class Worktree:
         with contextlib.suppress(OSError, ValueError):
             if pointer.is_file() and not pointer.is_symlink():
                 with pointer.open("rb") as file:
-                    leads = Path(os.fsdecode(file.read(8192)).removeprefix("gitdir:").strip()).resolve()
+                    named = Path(os.fsdecode(file.read(8192)).removeprefix("gitdir:").strip())
+                if named == self.admin:
+                    return
+                leads = named.resolve()
         if leads == self.admin.resolve():
             return
         if os.path.lexists(pointer) and (leads is None or leads.exists()):
