@@ -1,7 +1,7 @@
 """Many threads, a fleet, and somebody who kills its workers, their hands and its server all the time; then git alone
 says of each thread whether it is complete exactly once.
 
-    python tests/fleet/killing.py --threads 1000 --workers 4 --jobs 2
+    python tests/fleet/killing.py --threads 1000 --workers 4 --jobs 2 --remote
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "doubles")]
 
-from commands import UWF
+from commands import UWF, git
 from complete import Found, examine
 from fleets import FIVE, HAND, SERVER, STEPS, WORKER, processes
 from workflows import opened, register
@@ -46,17 +46,27 @@ class Soaked(NamedTuple):
     said: str
 
 
-def soak(root: Path, threads: int, workers: int, jobs: int, between: float, seed: int) -> Soaked:
-    """Runs a fleet of so many threads in a new store at `root`, and kills something about every so many seconds."""
+def soak(
+    root: Path, threads: int, workers: int, jobs: int, between: float, seed: int, remote: bool = False
+) -> Soaked:
+    """Runs a fleet of so many threads in a new store at `root`, and kills something about every so many seconds. With
+    `remote` they are shared through a bare repository beside it, which is what is looked at in the end."""
     os.environ["UWF_STORAGE_ROOT"] = str(root)
     init(locate(None, os.environ, Path.cwd()))
     instance = opened()
     version = register(instance, FIVE)
     for number in range(threads):
         instance.threads.start(Oid(hex=version.commit), Start(version.hash, f"Say {number}"))
+    store, options = root / "store.git", ["--workers", str(workers), "-j", str(jobs)]
+    if remote:
+        store = root.parent / "bare.git"
+        git("init", "-q", "--bare", store)
+        instance.remotes.add("origin", str(store))
+        subprocess.run([*UWF, "push", "origin", "--all"], stdout=subprocess.DEVNULL, check=True)
+        options += ["--remote", "origin"]
     chance, killed, began = random.Random(seed), collections.Counter[str](), time.monotonic()
     with open(root / "told", "wb") as out, open(root / "said", "wb") as said:
-        options = ["--workers", str(workers), "-j", str(jobs), "--heartbeat", "3", "--tries", "10"]
+        options += ["--heartbeat", "3", "--tries", "10"]
         fleet = subprocess.Popen([*UWF, "fleet", "run", "--all", *options], stdout=out, stderr=said)
         try:
             while not _ended(fleet, chance.uniform(0.3, 1.7) * between):
@@ -74,7 +84,7 @@ def soak(root: Path, threads: int, workers: int, jobs: int, between: float, seed
     told = (root / "told").read_text().splitlines()
     assert all(json.loads(line)["head"] for line in told)
     return Soaked(
-        examine(root / "store.git", STEPS),
+        examine(store, STEPS),
         dict(killed),
         len(told),
         took,
@@ -101,6 +111,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="steps of each at once (2)")
     parser.add_argument("--between", type=float, default=3, help="seconds between two kills, about (3)")
     parser.add_argument("--seed", type=int, default=0, help="what the choices follow from")
+    parser.add_argument("--remote", action="store_true", help="share the threads through a repository")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         done = soak(
@@ -110,6 +121,7 @@ def main() -> None:
             options.jobs,
             options.between,
             options.seed,
+            options.remote,
         )
     for thread, problems in list(done.found.wrong.items())[:20]:
         print(f"{thread}: {'; '.join(problems)}")

@@ -59,8 +59,11 @@ class Worked:
         self._uwf("fleet", "start", thread, *self.at, *options)
         return thread
 
-    def ends(self, thread: str) -> None:
+    def is_made(self, thread: str) -> None:
         until(lambda: self._uwf("thread", "show", thread).json["status"] == "completed", "end")
+
+    def ends(self, thread: str) -> None:
+        self.is_made(thread)
         self.activities(thread, ended=True)
 
     def asked(self, thread: str) -> list[str]:
@@ -225,3 +228,138 @@ def test_quick_steps_get_to_the_remote_in_one_push(uwf: Uwf, worked: Worked, roo
     assert sum(f"refs/uwf/archive/{thread}" in push for push in pushes) == 1
     assert sum(f"refs/uwf/threads/{thread}" in push for push in pushes) <= 2  # as it begins, and as it ends
     assert examine(bare, STEPS).steps[thread] == STEPS
+
+
+# Like NOTING, for threads that the files `waits-<ULID>` name, whatever their role.
+WAITING = """\
+import os, time
+from pathlib import Path
+
+thread = os.environ["UWF_THREAD"]
+with open(thread, "a") as file:
+    file.write(os.environ["UWF_ROLE"] + "\\n")
+if Path(f"waits-{thread}").exists():
+    Path("began").write_text(str(os.getpid()))
+    while not Path("go").exists():
+        time.sleep(0.02)
+print('{"text": "said"}')
+"""
+
+
+class Shared(Worked):
+    """The same with a remote, whose hook notes what is pushed, and waits with ends of threads as long as there is a
+    file `full`. Its worker takes threads ahead after its first turn."""
+
+    def __init__(self, uwf: Uwf, begin: Begin, folder: Path, agent: Path, address: str) -> None:
+        super().__init__(uwf, begin, folder, agent, address)
+        self.bare = folder / "bare.git"
+        git("init", "-q", "--bare", self.bare)
+        hook = self.bare / "hooks" / "pre-receive"
+        hook.write_text(
+            f"#!/bin/sh\nrefs=$(grep refs/uwf/)\nprintf '%s\\n\\n' \"$refs\" >>{folder}/pushes\n"
+            f"case $refs in *refs/uwf/archive/*) while [ -e {folder}/full ]; do sleep 0.05; done ;; esac\n"
+        )
+        hook.chmod(0o755)
+        uwf("remote", "add", "origin", self.bare)
+
+    def threads(self, many: int) -> list[str]:
+        """Threads that the remote has."""
+        threads = [self._uwf("thread", "start", "five", "-p", "Say").json["thread"] for _ in range(many)]
+        self._uwf("push", "origin", "--all")
+        return threads
+
+    def queue(self, *threads: str) -> None:
+        self._uwf("fleet", "start", *threads, *self.at, "--remote", "origin", "--heartbeat", "2")
+
+    def pushes(self, kind: str) -> list[str]:
+        """The pushes that had refs of a kind."""
+        pushes = (self.folder / "pushes").read_text().split("\n\n")
+        return [push for push in pushes if f"refs/uwf/{kind}/" in push]
+
+    def faults(self, thread: str) -> list[str]:
+        """The codes with which activities of a thread failed."""
+
+        async def look() -> list[str]:
+            handle = (await connect(Endpoint(self._address))).get_workflow_handle(thread)
+            return [
+                event.activity_task_failed_event_attributes.failure.application_failure_info.type
+                for event in (await handle.fetch_history()).events
+                if event.HasField("activity_task_failed_event_attributes")
+            ]
+
+        return asyncio.run(look())
+
+
+@pytest.fixture
+def shared(
+    uwf: Uwf, begin: Begin, tmp_path: Path, script: Callable[[str, str], Path], address: str
+) -> Shared:
+    uwf("workflow", "put", write("five.yaml", FIVE))
+    return Shared(uwf, begin, tmp_path, script("waiting", WAITING), address)
+
+
+def test_a_push_has_the_steps_of_several_threads(shared: Shared) -> None:
+    """Also with one step at a time: the next threads are fetched while one is pushed."""
+    shared.env = hurry(
+        shared.folder / "patient",
+        "pace.QUICK = pace.SEQUENCE = 600.0",
+        "slots._WINDOW = slots._LINGER = 600.0",
+    )
+    first, *others = shared.threads(13)
+    shared.work("--remote", "origin")
+    shared.queue(first)
+    shared.ends(first)
+    shared.queue(*others)
+    for thread in others:
+        shared.ends(thread)
+    assert [shared.asked(thread) for thread in others] == [_NAMES] * 12
+    assert len(shared.pushes("archive")) <= 1 + 6
+    assert examine(shared.bare, STEPS).wrong == {}
+
+
+def test_a_thread_that_was_taken_ahead_of_a_slow_step_goes_to_another_worker(
+    shared: Shared, begin: Begin
+) -> None:
+    shared.env = hurry(shared.folder / "patient", "pace.QUICK = 600.0", "slots._WINDOW = 600.0")
+    first, slow, *others = shared.threads(5)
+    shared.work("--remote", "origin")
+    shared.queue(first)
+    shared.ends(first)
+    (shared.folder / f"waits-{slow}").touch()
+    shared.queue(slow)
+    wait_for(shared.folder / "began")
+    shared.queue(*others)
+    until(lambda: any("passed_on" in shared.faults(thread) for thread in others), "thread given back")
+    shared.work("--remote", "origin")
+    for thread in others:
+        shared.ends(thread)
+    (shared.folder / "go").touch()
+    shared.ends(slow)
+    assert [shared.asked(thread) for thread in (slow, *others)] == [_NAMES] * 4
+    assert examine(shared.bare, STEPS).wrong == {}
+
+
+def test_a_worker_that_is_killed_while_steps_wait_for_their_push_has_nobody_asked_twice(
+    shared: Shared,
+) -> None:
+    shared.env = hurry(
+        shared.folder / "patient",
+        "pace.QUICK = pace.SEQUENCE = 600.0",
+        "slots._WINDOW = slots._LINGER = 600.0",
+    )
+    first, *others = shared.threads(6)
+    shared.work("--remote", "origin")
+    shared.queue(first)
+    shared.ends(first)
+    (shared.folder / "full").touch()
+    shared.queue(*others)
+
+    for thread in others:
+        shared.is_made(thread)
+    kill(shared.worker.pid)
+    (shared.folder / "full").unlink()
+    shared.work("--remote", "origin")
+    for thread in others:
+        shared.ends(thread)
+    assert [shared.asked(thread) for thread in others] == [_NAMES] * 5
+    assert examine(shared.bare, STEPS).wrong == {}

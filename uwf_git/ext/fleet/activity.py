@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from datetime import timedelta
@@ -14,15 +13,6 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import (
-    CustomSlotSupplier,
-    FixedSizeSlotSupplier,
-    SlotMarkUsedContext,
-    SlotPermit,
-    SlotReleaseContext,
-    SlotReserveContext,
-    WorkerTuner,
-)
 
 from uwf_git.ext.fleet import messages, pace
 from uwf_git.ext.fleet.client import Queue
@@ -30,13 +20,24 @@ from uwf_git.ext.fleet.exchange import Exchange
 from uwf_git.ext.fleet.limits import Backoff, Gate, queue_of
 from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import ProcessPool
-from uwf_git.ext.fleet.retry_policy import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
+from uwf_git.ext.fleet.retry_policy import (
+    DONE,
+    PASSED_ON,
+    UNKEPT,
+    UNWANTED,
+    Fault,
+    fault_of,
+    parse_fault,
+    way_on,
+)
+from uwf_git.ext.fleet.slots import NoTurn, Slots
 from uwf_git.plugin import Invalid, RemoteFailed, Throttled
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _HEARTBEAT_INTERVAL = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
 _STALE_AFTER = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
 _UNWANTED = Fault(UNWANTED, 5, "its thread was held, or taken out of the queue")
+_PASSED_ON = Fault(PASSED_ON, 8, "its worker is busy with a step that takes its time")
 _UNSHARED = (UNKEPT, RemoteFailed.code)  # defaults, and the case without a step
 
 
@@ -45,11 +46,17 @@ class Steps:
     remote if there is one."""
 
     def __init__(
-        self, hands: ProcessPool, gates: Mapping[str, Gate], rest: Backoff, exchange: Exchange | None = None
+        self,
+        hands: ProcessPool,
+        gates: Mapping[str, Gate],
+        slots: Mapping[str, Slots],
+        rest: Backoff,
+        exchange: Exchange | None = None,
     ) -> None:
         self._hands = hands
         self._rest = rest
         self._gates = gates
+        self._slots = slots
         self._exchange = exchange
         self.ending = False
         """Whether the worker is about to end: a step that is cancelled then is for another one."""
@@ -98,14 +105,26 @@ class Steps:
                 self.idle.set()
 
     async def _made(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        gate, came = self._gates[activity.info().task_queue], time.monotonic()
-        async with gate.turn():
-            if (kept := await self._kept_from(request["thread"], came)) is not None:
+        queue, came = activity.info().task_queue, time.monotonic()
+        slots = self._slots[queue]
+        with slots.pending():
+            if (kept := await self._gather(request["thread"])) is not None:
                 return {"fault": kept.as_json()}
-            answer = await self._sequence(request, gate)
+            gathered = time.monotonic()
+            try:
+                async with slots.turn(), self._gates[queue].turn():
+                    if not await _is_wanted(time.monotonic() - came):
+                        return {"fault": _UNWANTED.as_json()}
+                    is_stale = time.monotonic() - gathered >= _STALE_AFTER
+                    if is_stale and (kept := await self._gather(request["thread"])) is not None:
+                        return {"fault": kept.as_json()}
+                    answer = await self._sequence(request, self._gates[queue])
+            except NoTurn:
+                return {"fault": _PASSED_ON.as_json()}
         if self._exchange is None or answer.get("fault", {}).get("code") in _UNSHARED:
             return answer
-        fault = await self._exchange.share(request["thread"])
+        with slots.sharing():
+            fault = await self._exchange.share(request["thread"], slots.linger)
         if fault is None:
             return answer
         if way_on(fault) == DONE:
@@ -115,9 +134,7 @@ class Steps:
         # A machine that fetches the thread doesn't get the steps: the queue is not to go on from them.
         return answer if "fault" in answer and not _has_moved(answer, request) else {"fault": fault.as_json()}
 
-    async def _kept_from(self, thread: str, came: float) -> Fault | None:
-        if not await _is_wanted(time.monotonic() - came):
-            return _UNWANTED
+    async def _gather(self, thread: str) -> Fault | None:
         return None if self._exchange is None else await self._exchange.gather(thread)
 
     async def _sequence(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
@@ -228,52 +245,3 @@ async def _alive() -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-
-
-_WORKFLOWS = 100  # tasks of workflows at once, as by Temporal's default
-_OTHERS = 1  # of local activities and Nexus, of which there are none
-
-
-def tuner(most: int, exchange: Exchange | None) -> WorkerTuner:
-    """Return the slots of a worker for `most` steps."""
-    return WorkerTuner.create_composite(
-        workflow_supplier=FixedSizeSlotSupplier(_WORKFLOWS),
-        activity_supplier=FixedSizeSlotSupplier(most) if exchange is None else _Slots(most, exchange),
-        local_activity_supplier=FixedSizeSlotSupplier(_OTHERS),
-        nexus_supplier=FixedSizeSlotSupplier(_OTHERS),
-    )
-
-
-class _Slots(CustomSlotSupplier):
-    """Slots for steps. All but `reserve_slot` is called from Temporal's threads."""
-
-    def __init__(self, most: int, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._free = most
-        self._lock = threading.Lock()
-        self._freed = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-
-    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
-        while True:
-            await self._exchange.answers.wait()
-            self._freed.clear()
-            if (permit := self.try_reserve_slot(ctx)) is not None:
-                return permit
-            if self._exchange.answers.is_set():
-                await self._freed.wait()
-
-    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
-        with self._lock:
-            if not self._free or not self._exchange.answers.is_set():
-                return None
-            self._free -= 1
-        return SlotPermit()
-
-    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None: ...
-
-    def release_slot(self, ctx: SlotReleaseContext) -> None:
-        with self._lock:
-            self._free += 1
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._freed.set)

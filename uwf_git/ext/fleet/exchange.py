@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
@@ -50,10 +50,15 @@ class Exchange:
         if self._probing is not None:
             self._probing.cancel()
 
-    async def share(self, thread: str) -> Fault | None:
-        """Push a thread; return the fault. When cancelled it still waits briefly for the push, to avoid
-        repeating the step elsewhere."""
-        pushing = asyncio.ensure_future(self._persist(SHARE, thread))
+    async def share(self, thread: str, linger: Callable[[], Awaitable[None]]) -> Fault | None:
+        """Push a thread, once `linger` has let others join it; return the fault. When cancelled it still waits briefly
+        for the push, to avoid repeating the step elsewhere."""
+
+        async def push() -> Fault | None:
+            await linger()
+            return await self._persist(SHARE, thread)
+
+        pushing = asyncio.ensure_future(push())
         try:
             return await asyncio.shield(pushing)
         except asyncio.CancelledError:

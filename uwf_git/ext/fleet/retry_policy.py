@@ -52,6 +52,8 @@ UNKEPT = "unkept"
 so it isn't shared before it has."""
 UNWANTED = "unwanted"
 """The code of a step that wasn't begun when it was its turn: its thread was held, or taken out of the queue."""
+PASSED_ON = "passed_on"
+"""The code of a step that its worker took ahead, and gave back since it isn't its turn soon."""
 LOST = "lost"
 """The code of a step whose process, or worker, ended without a word."""
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from temporalio.worker import Worker
 
     from uwf_git.ext.fleet.activity import Steps
+    from uwf_git.ext.fleet.slots import Slots
 
 _CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
 _POLL_INTERVAL = 2.0  # seconds between two looks whether the configuration has changed
@@ -109,10 +110,11 @@ class _Serving:
         self._duty = duty
         self._hands = ProcessPool(location, duty.orders, 0, tell)
         self._gates: dict[str, Gate] = {}
+        self._slots: dict[str, Slots] = {}
         self._carrier = ProcessPool(location, duty.orders, 1, tell)
         remote = duty.orders.remote
         self._exchange = Exchange(self._carrier, remote, tell) if remote else None
-        self._steps = Steps(self._hands, self._gates, Backoff(tell), self._exchange)
+        self._steps = Steps(self._hands, self._gates, self._slots, Backoff(tell), self._exchange)
         self._running: dict[Worker, asyncio.Future[None]] = {}
         self._seen: object = ()
 
@@ -130,9 +132,17 @@ class _Serving:
         for queue, limits in wanted.items():
             if queue not in self._gates:
                 self._gates[queue] = Gate(self._location.git_dir / PRIVATE_FOLDER, provider_at(queue), limits)
+                self._slots[queue] = self._slots_of(limits)
                 self._hands.allow(self._duty.jobs)
-                worker = _worker(self._client, self._duty, self._steps, queue, limits, self._exchange)
+                worker = _worker(self._client, self._steps, queue, limits, self._slots[queue])
                 self._running[worker] = asyncio.ensure_future(worker.run())
+
+    def _slots_of(self, limits: Rates) -> Slots:
+        from uwf_git.ext.fleet.slots import Slots
+
+        at_once = min(self._duty.jobs, limits.concurrent_steps or self._duty.jobs)
+        is_limited = limits.concurrent_steps is not None or limits.steps_per_second is not None
+        return Slots(at_once, self._exchange, takes_ahead=not is_limited)
 
     async def ended_or(self, ending: asyncio.Future[Any]) -> bool:
         waiting = [*self._running.values(), ending]
@@ -152,15 +162,11 @@ class _Serving:
         return [running.exception() for running in self._running.values() if running.done()]
 
 
-def _worker(
-    client: Client, duty: WorkerSettings, steps: Steps, queue: str, limits: Rates, exchange: Exchange | None
-) -> Worker:
+def _worker(client: Client, steps: Steps, queue: str, limits: Rates, slots: Slots) -> Worker:
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
-    from uwf_git.ext.fleet.activity import tuner
     from uwf_git.ext.fleet.workflow import ThreadInFleet
 
-    at_once = min(duty.jobs, limits.concurrent_steps or duty.jobs)
     return Worker(
         client,
         task_queue=queue,
@@ -169,10 +175,10 @@ def _worker(
         workflow_runner=UnsandboxedWorkflowRunner(),
         build_id=f"uwf-{__version__}",
         max_cached_workflows=_CACHED,
-        tuner=tuner(at_once, exchange),
+        tuner=slots.tuner(),
         max_task_queue_activities_per_second=limits.steps_per_second,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLS),
-        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, at_once)),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, slots.most)),
         max_heartbeat_throttle_interval=_SAYS,
         default_heartbeat_throttle_interval=_SAYS,
         sticky_queue_schedule_to_start_timeout=_STICKS,

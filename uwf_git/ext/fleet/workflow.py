@@ -23,6 +23,7 @@ from uwf_git.ext.fleet.retry_policy import (
     AGAIN,
     DONE,
     LATER,
+    PASSED_ON,
     UNWANTED,
     WAIT,
     Fault,
@@ -156,7 +157,7 @@ class ThreadInFleet:
                 if moved:
                     continue
                 fault = _UNMOVED  # repeating at once could loop forever, unseen
-            if fault.code == UNWANTED:
+            if fault.code in (UNWANTED, PASSED_ON):
                 continue
             way = way_on(fault)
             if moved and way in (DONE, WAIT):
