@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,31 @@ def test_what_agents_left_is_neither_lost_nor_made_up_where_a_run_is_killed_befo
     bench.imports([WITH_NOTES])
     assert bench.results("--judge", CAPITALS) == [("one", "passed", 1.0)]
     assert bench.calls == 4
+    bench.uwf("verify", "--all")
+
+
+@pytest.mark.parametrize("cases", ["a", "ab"])
+def test_a_command_that_has_judged_is_not_run_again_where_the_run_is_killed_before_it_is_recorded(
+    bench: Bench, tmp_path: Path, root: Path, cases: str
+) -> None:
+    bench.imports([{"name": name, "prompt": f"say {name}"} for name in cases])
+    first = f"command:sh -c 'echo x >>{tmp_path}/judged; echo 0.75'"
+    waits = f"[ -e {tmp_path}/go ] || {{ echo $$ >{tmp_path}/waits-$UWF_TRIAL; exec sleep 60; }}"
+    asked = ("--judge", first, "--judge", f"command:sh -c '{waits}'", "-j", str(len(cases)))
+    running = begin("eval", "run", "bugs", "--agent", bench.agent, *asked)
+    while len(waiting := list(tmp_path.glob("waits-*"))) < len(cases):
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.02)
+    running.kill()
+    running.wait()
+    for judge in waiting:
+        wait_until_gone(wait_for(judge).strip())
+    assert bench.uwf("eval", "show", "bugs").json["runs"] == []
+    (tmp_path / "go").touch()
+    results = bench.run(*asked).json["results"]
+    assert [(each["state"], each["score"]) for each in results] == [("passed", 0.875)] * len(cases)
+    assert (tmp_path / "judged").read_text() == "x\n" * len(cases)
+    assert bench.calls == 2 * len(cases) and not list((root / "store.git/uwf/scores").iterdir())
     bench.uwf("verify", "--all")
 
 

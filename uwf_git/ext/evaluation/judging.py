@@ -2,7 +2,8 @@
 
 Expressions and commands get the same value: `start` and `steps` as in conditions, the last `output`,
 `expected`, and `cost`, `seconds`, `tokens`. A command runs in a copy of the agents' folder, without secrets,
-since it may run untrusted code. A result is a boolean, a number from 0 to 1, or an object with `score`,
+since it may run untrusted code; its score is kept in the private folder until a suite has it, so that a run after a
+killed one doesn't judge again. A result is a boolean, a number from 0 to 1, or an object with `score`,
 `passed` and `reason`; a command's last output line is the score, else its exit status.
 """
 
@@ -12,6 +13,8 @@ import json
 import os
 import signal
 import time
+from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +34,7 @@ from uwf_git.ext.evaluation.records import (
     ScoreKey,
     Trial,
     identified,
+    parse_score,
 )
 from uwf_git.ext.evaluation.stepping import (
     JUDGE,
@@ -53,6 +57,7 @@ from uwf_git.plugin import (
     Role,
     StartNode,
     StepContext,
+    StoreUnwritable,
     ThreadState,
     UwfError,
     cbor,
@@ -60,8 +65,10 @@ from uwf_git.plugin import (
     fenced,
     harmless,
     one_line,
+    read_private,
     spending_account,
     step_fields,
+    write_private,
 )
 
 if TYPE_CHECKING:
@@ -135,6 +142,9 @@ def scored(
 ) -> Score:
     """Return a judge's score. `folders` is where a folder may be made. Raises UwfError without a score."""
     judge = called.judge
+    key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
+    if judge.kind == COMMAND and (kept := _kept(instance, key)) is not None:
+        return kept
     began = time.monotonic()
     if judge.kind == JSONATA:
         judgement = read(judge, _evaluated(judge.value, outcome.value(judge.value)))
@@ -151,10 +161,33 @@ def scored(
             told=judgement.told._replace(seconds=round(time.monotonic() - began, 3))
         )
     reason = instance.redactor.text(one_line(judgement.reason, _LONGEST_REASON))[0]
-    key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
-    return identified(
+    score = identified(
         Score(UNKNOWN, key, judgement.score, judgement.passed, reason, judgement.step, judgement.told)
     )
+    if judge.kind == COMMAND:
+        with suppress(StoreUnwritable):
+            write_private(_scores(instance) / key.hash, json.dumps(score.payload()).encode("ascii"))
+    return score
+
+
+def _scores(instance: Instance) -> Path:
+    return instance.store.repository.private / "scores"
+
+
+def _kept(instance: Instance, key: ScoreKey) -> Score | None:
+    """Return the score that a command gave to a run that has not recorded it, if any."""
+    with suppress(OSError, ValueError, LookupError, TypeError, Invalid):
+        score = identified(parse_score(UNKNOWN, json.loads(read_private(_scores(instance) / key.hash))))
+        return score if score.key.hash == key.hash else None
+    return None
+
+
+def forget_scores(instance: Instance, recorded: Container[Hash]) -> None:
+    """Remove the scores that a suite has, by the hashes of their keys."""
+    with suppress(OSError):
+        for path in _scores(instance).iterdir():
+            if Hash(path.name) in recorded:
+                path.unlink(missing_ok=True)
 
 
 def _evaluated(expression: str, over: dict[str, Any]) -> Any:

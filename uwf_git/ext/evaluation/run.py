@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uwf_git.ext.evaluation.judging import forget_scores
 from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FINAL,
@@ -158,6 +159,7 @@ class _Run:
             )
         ]
         known = _KnownResults(suite)
+        forget_scores(self._instance, known.scores)
         recorded = suite.trials.keys() | suite.scores.keys()
         self._counted |= recorded
         found: dict[int, Result] = {}
@@ -282,6 +284,7 @@ class _Run:
             commits=commits,
         )
         self._suites.add(self._name, added)
+        forget_scores(self._instance, {score.key.hash for score in added.scores})
         remove_recorded_folders(self._instance, waiting)
 
 
@@ -308,21 +311,21 @@ def _hashes(came: TrialResult) -> set[Hash]:
 
 
 class _KnownResults:
-    """A suite's known trials and scores, by key."""
+    """A suite's known trials and scores, by the hashes of their keys."""
 
     def __init__(self, suite: Suite) -> None:
         self._trials: dict[Hash, list[Trial]] = {}
         for trial in suite.trials.values():
             self._trials.setdefault(trial.key.hash, []).append(trial)
-        self._scores = {score.key.hash: score for score in suite.scores.values()}
+        self.scores = {score.key.hash: score for score in suite.scores.values()}
 
     def task(self, planned: PlannedTrial) -> Task:
         tried = self._trials.get(planned.key.hash)
         trial = best(tried) if tried else None
         if trial is None or trial.status not in FINAL:
-            return Task(planned, None, self._scores)
+            return Task(planned, None, self.scores)
         counts = trial.status != COMPLETED or fits(trial, planned.limits)
-        return Task(planned, trial if counts else None, self._scores)
+        return Task(planned, trial if counts else None, self.scores)
 
     def result(self, task: Task) -> Result | None:
         planned, trial = task.planned, task.known
@@ -330,7 +333,7 @@ class _KnownResults:
             return None
         scores: list[Score] = []
         for judge in planned.judges if trial.status == COMPLETED else ():
-            score = self._scores.get(ScoreKey(trial.hash, judge.judge, planned.expected).hash)
+            score = self.scores.get(ScoreKey(trial.hash, judge.judge, planned.expected).hash)
             if score is None:
                 return None
             scores.append(score)
