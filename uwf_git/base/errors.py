@@ -1,8 +1,6 @@
 """Errors: one class per outcome, each with a stable code and exit status. Messages name the id at fault,
 hints say what to do next. The command prints them in one place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -108,7 +106,7 @@ class Throttled(NamedTuple):
     after: float | None = None
 
     @classmethod
-    def told(cls, by: str, words: str) -> Throttled | None:
+    def told(cls, by: str, words: str) -> "Throttled | None":
         """Return the rate limit or used-up quota in a program's message, if any."""
         from uwf_git.base.quota_message import is_throttled, seconds_until_reset
 

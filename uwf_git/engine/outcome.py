@@ -1,8 +1,6 @@
 """The outcome of a step: where the thread stands then, and its last output in a few words, as lists have it too. Stored
 texts take `pages.verdict`, which knows no schema and never changes."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
@@ -43,9 +41,9 @@ class Outcome(NamedTuple):
     redactions: tuple[tuple[str, int], ...]
     unpriced: int = 0
     uncounted: str = ""
-    turn: HumanTurn | None = None
+    turn: "HumanTurn | None" = None
     summary: str = ""
-    census: Census | None = None
+    census: "Census | None" = None
 
     @property
     def workflow(self) -> Hash:

@@ -1,7 +1,5 @@
 """Documents from outside: a file's bytes, text and value, with the position of each part."""
 
-from __future__ import annotations
-
 import errno
 import re
 import stat

@@ -11,8 +11,6 @@ twice, and it took 5.3 times as long; `git repack --geometric=2` on 15 packs too
 and its pack was as large (within 0.1 %).
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -230,7 +228,7 @@ def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
     return [(size, stem) for _, size, stem in sorted(sizes)]
 
 
-def join(folder: Path, prepared: PackJoin | None = None) -> bool:
+def join(folder: Path, prepared: "PackJoin | None" = None) -> bool:
     """Join our packs of similar size into larger ones; return whether there were enough. Concurrent readers find the
     objects in the new pack. Packs kept for objects without refs are skipped if their maker lives; all are skipped
     during a gc. `prepared` packs are not read again. Never raises."""
@@ -273,7 +271,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _join(folder: Path, packs: Sequence[str], making: PackJoin) -> None:
+def _join(folder: Path, packs: Sequence[str], making: "PackJoin") -> None:
     for path in packs:
         if path in making.packs or making.end > _AT_ONCE or (read := _read(path)) is None:
             continue
@@ -324,7 +322,7 @@ class PackJoin:
         if len(pack) < _MIDDLE and (read := _parsed(places, pack)) and self.add(read, anew=True):
             self.packs.add(path)
 
-    def add(self, read: _Read, anew: bool) -> bool:
+    def add(self, read: "_Read", anew: bool) -> bool:
         """Add a pack's new objects; return False if delta chains would be too long. `anew`: look for more
         deltas."""
         here, entries, data = read

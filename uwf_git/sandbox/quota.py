@@ -1,7 +1,5 @@
 """Quotas: limits on a command with its descendants, and the error for exceeding one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from uwf_git.base.errors import AgentFailed
@@ -18,12 +16,12 @@ class Quota(NamedTuple):
     cpu: float | None = None
     disk: float | None = None
 
-    def tightened(self, other: Quota) -> Quota:
+    def tightened(self, other: "Quota") -> "Quota":
         return Quota(
             *(min((n for n in pair if n is not None), default=None) for pair in zip(self, other, strict=True))
         )
 
-    def given(self, default: Quota | None = None) -> Quota:
+    def given(self, default: "Quota | None" = None) -> "Quota":
         """Return the limits with unset ones from `default`."""
         both = zip(self, default or Quota(), strict=True)
         chosen = (usual if mine is None else mine for mine, usual in both)

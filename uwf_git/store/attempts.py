@@ -5,8 +5,6 @@ previous attempt, or the head if there is none; if the head has moved since, it 
 is the head's with `attempts/` added.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import takewhile
@@ -47,7 +45,7 @@ class FailedAttempt(NamedTuple):
 class Attempts:
     """The failed attempts of a store's threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: "Store") -> None:
         self._store = store
         self._repository = store.repository
 

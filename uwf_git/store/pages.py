@@ -10,8 +10,6 @@ move to `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
 git prints pages unchanged, so terminal control characters are written out.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -62,10 +60,10 @@ class PageStep(NamedTuple):
     step: StepContext
     detail: Node
     child: str = ""
-    approvals: tuple[Approval, ...] = ()
+    approvals: tuple["Approval", ...] = ()
 
     @classmethod
-    def of(cls, number: int, step: StepContext, detail: Node, get: Callable[[Hash], Node]) -> PageStep:
+    def of(cls, number: int, step: StepContext, detail: Node, get: Callable[[Hash], Node]) -> "PageStep":
         """Read what its page needs besides. Raises as `get` does."""
         return cls(number, step, detail, child_of(detail, get), approvals_of(detail, get))
 
@@ -303,7 +301,7 @@ def page_of(text: str) -> bytes:
     return harmless(f"{text}\n").encode("utf-8", "replace")
 
 
-def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, ...]:
+def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple["Approval", ...]:
     """Return the approvals that a step's detail refers to. Raises as `get` does."""
     nodes = parse_detail(detail.payload).approvals if is_kind(detail.type, "detail") else ()
     if not nodes:

@@ -9,8 +9,6 @@
 The id is nowhere inside: a fork is one ref on an existing commit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -94,7 +92,7 @@ class _Beginning(NamedTuple):
 class Threads(Histories):
     """The threads of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: "Store") -> None:
         super().__init__(store)
         self._repository = store.repository
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
@@ -103,7 +101,7 @@ class Threads(Histories):
         self.place: Path | None = None
 
     @cached_property
-    def projects(self) -> Projects:
+    def projects(self) -> "Projects":
         """The projects of the threads, and the one around `place`, which is meant if no thread is named."""
         from uwf_git.store.projects import Projects, repository_at
 

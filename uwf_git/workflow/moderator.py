@@ -6,8 +6,6 @@ that `$START` names; a question waits; any other output takes its role's first m
 a condition over the history. Remarks are invisible to edges and conditions.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -75,14 +73,14 @@ class DecidedByCode(NamedTuple):
 class FansOut(NamedTuple):
     """The next step forks, with these items. `chosen` is its edge."""
 
-    chosen: ChosenEdge
+    chosen: "ChosenEdge"
     items: tuple[Any, ...]
 
 
 class AwaitingBranches(NamedTuple):
     """The thread waits for the branches of its fork."""
 
-    fork: Fork
+    fork: "Fork"
 
 
 Decision = Next | WorkflowEnded | AwaitingAnswer | DecidedByCode | FansOut | AwaitingBranches
@@ -120,7 +118,7 @@ class ChosenEdge(NamedTuple):
 
 
 def decide(
-    workflow: Workflow, start: Start, steps: Sequence[StepContext], replay: Replay | None = None
+    workflow: Workflow, start: Start, steps: Sequence[StepContext], replay: "Replay | None" = None
 ) -> Decision:
     """Return the decision after these steps, oldest first. A `replay` speeds up repeated decisions on a
     growing history. Raises NoTransition if no edge matches, Invalid for a failing condition or template or an
@@ -221,7 +219,7 @@ def follow(
     chosen: ChosenEdge,
     start: Start,
     steps: Sequence[StepContext],
-    replay: Replay | None = None,
+    replay: "Replay | None" = None,
 ) -> Next | WorkflowEnded | FansOut:
     """Return where a chosen edge leads. An empty prompt or location counts as absent. A branch ends at an edge to a
     role of its join. Raises Invalid for an unknown role, or a failing template or `each`."""
@@ -251,7 +249,7 @@ def _fanning_out(
     chosen: ChosenEdge,
     start: Start,
     steps: Sequence[StepContext],
-    replay: Replay | None,
+    replay: "Replay | None",
 ) -> FansOut:
     from uwf_git.workflow.fan_out import items_of
 
@@ -307,7 +305,7 @@ def choose(
     start: Start,
     steps: Sequence[StepContext],
     on_condition: Callable[[str, bool], None] | None = None,
-    replay: Replay | None = None,
+    replay: "Replay | None" = None,
 ) -> ChosenEdge:
     """Return the edge for the last output, or from $START. The last step must be a role's and not a question.
     `on_condition` gets each evaluated condition's name and result. Raises NoTransition, Invalid."""

@@ -5,8 +5,6 @@ differ in one choice, then two, and so on, routing choices first. Thorough ones 
 vary numbers and lengths, and use literals of conditions. Every value is validated.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import re

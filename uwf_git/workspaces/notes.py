@@ -1,8 +1,6 @@
 """What this machine knows of threads' workspaces: `<private folder>/workspaces/<ULID>`, a JSON file each, and the
 commits of the steps that were recorded here, a line each of `<ULID>.code`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

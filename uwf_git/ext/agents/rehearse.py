@@ -13,8 +13,6 @@ The thread determines the entry: one per step of a role and per failed attempt. 
 and all alike after every second fork, so that conditions over them come out both ways.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter
