@@ -80,13 +80,17 @@ class Schema:
             self._applied = _for_python(self.payload) if '"pattern' in self._text else self.payload
         return self._applied
 
+    def plainly_fits(self, value: Any) -> bool:
+        """Return whether the schema is plain and the value valid, which takes no validator; False decides nothing."""
+        if self._quick is None:
+            self._quick = plain_check(self.payload) or _undecided
+        return self._quick(value)
+
     def problems(self, value: Any, at_most: int = 20, recorded: bool = False) -> list[Problem]:
         """Return a value's problems, most telling first; of a `recorded` value none if it is valid with the
         patterns read as Python's. Raises Invalid if the schema cannot be applied (an unknown $ref) or takes
         more than five seconds."""
-        if self._quick is None:
-            self._quick = plain_check(self.payload) or _undecided
-        if self._quick(value):
+        if self.plainly_fits(value):
             return []
         if not lifetime.is_own():
             from uwf_git.base import helper_process

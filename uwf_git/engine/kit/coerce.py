@@ -51,6 +51,9 @@ def coerce(value: Any, schema: Schema) -> Any:
     null field is dropped; text that equals an enum value except for case becomes that value. Never raises;
     `Schema.problems` reports misfits.
     """
+    reading = natural(value)
+    if schema.plainly_fits(reading):
+        return reading
     from jsonschema.exceptions import ValidationError
     from referencing.exceptions import Unresolvable
 
@@ -67,7 +70,7 @@ def coerce(value: Any, schema: Schema) -> Any:
         TypeError,
         ValueError,
     ):
-        return natural(value)  # the schema itself is at fault, and validation will say how
+        return reading  # the schema itself is at fault, and validation will say how
 
 
 def _read(text: str) -> Any:
