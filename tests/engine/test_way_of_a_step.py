@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
@@ -65,8 +66,7 @@ try:
     main()
 finally:
     sys.setprofile(None)
-    modules = sorted(name for name in sys.modules if name.startswith(("uwf_git", "uwf_cli")))
-    print(json.dumps([sorted(files), modules, compiled]), file=sys.stderr)
+    print(json.dumps([sorted(files), sorted(sys.modules), compiled]), file=sys.stderr)
 """
 AS_PROCESS = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
 
@@ -74,9 +74,9 @@ AS_PROCESS = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
 @pytest.mark.parametrize(
     ("command", "most_files", "most_modules", "most_compiled"),
     [
-        (["step", "--agent", AS_PROCESS], 89, 146, 342),
-        (["step", "--agent", "uwf-rehearse"], 104, 161, 391),
-        (["list"], 60, 113, 267),
+        (["step", "--agent", AS_PROCESS], 89, 146, 252),
+        (["step", "--agent", "uwf-rehearse"], 104, 161, 275),
+        (["list"], 60, 113, 265),
     ],
     ids=["step-as-process", "step", "list"],
 )
@@ -85,12 +85,31 @@ def test_a_command_enters_few_files_loads_few_modules_and_compiles_few_annotatio
 ) -> None:
     """typing compiles the annotations of named tuples that are text."""
     name, *options = command
-    words = ["thread", name, *([thread] if name == "step" else ()), *options]
-    done = subprocess.run(
-        [sys.executable, "-c", WAY, *words], capture_output=True, text=True, check=True, timeout=60
-    )
-    files, modules, compiled = json.loads(done.stderr.splitlines()[-1])
-    assert thread in done.stdout
+    words = [name, *([thread] if name == "step" else ()), *options]
+    files, modules, compiled = _way(words, thread)
+    ours = [module for module in modules if module.startswith(("uwf_git", "uwf_cli"))]
     assert len(files) <= most_files, files
-    assert len(modules) <= most_modules, modules
+    assert len(ours) <= most_modules, ours
     assert compiled <= most_compiled
+
+
+def test_an_answer_needs_no_validator_if_it_is_valid_and_no_git_if_nothing_is_stashed(
+    thread: str, tmp_path: Path
+) -> None:
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "init", "-q", checkout], check=True)
+    words = ["step", thread, "--cwd", str(checkout), "--agent", """uwf-exec echo '{"text":"Done."}'"""]
+    _, modules, _ = _way(words, thread)
+    assert {"uwf_git.sandbox.child", "uwf_git.engine.kit.coerce"} <= {*modules}
+    assert not {"jsonschema", "referencing", "uwf_git.git.program"} & {*modules}
+
+
+def _way(words: list[str], thread: str) -> tuple[list[str], list[str], int]:
+    """Return the files of ours that `uwf thread` entered, the modules that it loaded, and how many annotations were
+    compiled. Its output names the thread."""
+    done = subprocess.run(
+        [sys.executable, "-c", WAY, "thread", *words], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert thread in done.stdout
+    files, modules, compiled = json.loads(done.stderr.splitlines()[-1])
+    return files, modules, compiled

@@ -64,7 +64,7 @@ NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 _LOCKING = frozenset(("config", "fetch", "gc", "pack-refs", "push", "repack", "update-ref"))
 _REMOTE = frozenset(("fetch", "ls-remote", "push"))
 # git's lines without information: the lines around them have the reason.
-_EMPTY_TALK = re.compile(
+_EMPTY_TALK = (
     r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
     r"|early EOF|index-pack failed|fetch-pack: invalid index-pack output)"
     r"|error: (?:failed to push some refs to .*|index-pack died of signal \d+)"
@@ -73,55 +73,52 @@ _EMPTY_TALK = re.compile(
 )
 # How git says that it met a limit. The signals are those of RLIMIT_FSIZE and RLIMIT_CPU.
 _OVER = (
-    (re.compile(r"File too large|died of signal 25\b"), "what came is too large", "uwf.maxFetch 4g"),
-    (re.compile(r"died of signal 24\b"), "what came takes too long to unpack", "uwf.maxFetch 8g"),
+    (r"File too large|died of signal 25\b", "what came is too large", "uwf.maxFetch 4g"),
+    (r"died of signal 24\b", "what came takes too long to unpack", "uwf.maxFetch 8g"),
     (
-        re.compile(r"[Oo]ut of memory|[Cc]annot allocate memory|unable to create thread"),
+        r"[Oo]ut of memory|[Cc]annot allocate memory|unable to create thread",
         "what came takes too much memory to unpack",
         "uwf.maxMemory 4g",
     ),
 )
 # A call of the system that failed, as the C library words it.
-_SYSTEM_FAULT = re.compile(
+_SYSTEM_FAULT = (
     r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Too many open files"
     r"|File name too long|Permission denied|Operation not permitted|Cannot allocate memory|Text file busy"
 )
 _HOOK_HINT = "do as it says, and repeat; git config core.hooksPath and hooks/pre-push name the hook"
 # The causes of failures and their ways out; the first that matches counts.
-_HINTS = tuple(
-    (re.compile(sign), hint)
-    for sign, hint in (
-        (
-            r"File exists[^\n]*lock|lock[^\n]*File exists",
-            "another git is at work there, or was killed: uwf doctor says which",
-        ),
-        (
-            r"could not read (?:Username|Password)|Authentication failed",
-            "log in with git first: a credential helper, or a token in it",
-        ),
-        (r"Permission denied \(publickey|Host key verification failed", "try it with: ssh -T HOST"),
-        (r"No space left|Disk quota exceeded", "make room, then repeat: what is here is kept"),
-        (
-            r"Read-only file system|Permission denied|Operation not permitted",
-            "let this user write there, then repeat",
-        ),
-        (
-            r"'refs/heads/uwf(?:/work)?' exists; cannot create",
-            "rename the branch that is in the way, such as: git branch -m uwf OTHER",
-        ),
-        (
-            r"hash algorithm|object[- ]format",
-            "use a remote that was made with: git init --bare --object-format=sha1",
-        ),
-        (
-            r"filter[- ][^\n]*(?:failed|not found)",
-            "install the filter's program: git config --get-regexp ^filter names it",
-        ),
-        (
-            r"does not appear to be a git repository|[Rr]epository .*(?:not found|does not exist)",
-            CHECK_ADDRESS,
-        ),
-    )
+_HINTS = (
+    (
+        r"File exists[^\n]*lock|lock[^\n]*File exists",
+        "another git is at work there, or was killed: uwf doctor says which",
+    ),
+    (
+        r"could not read (?:Username|Password)|Authentication failed",
+        "log in with git first: a credential helper, or a token in it",
+    ),
+    (r"Permission denied \(publickey|Host key verification failed", "try it with: ssh -T HOST"),
+    (r"No space left|Disk quota exceeded", "make room, then repeat: what is here is kept"),
+    (
+        r"Read-only file system|Permission denied|Operation not permitted",
+        "let this user write there, then repeat",
+    ),
+    (
+        r"'refs/heads/uwf(?:/work)?' exists; cannot create",
+        "rename the branch that is in the way, such as: git branch -m uwf OTHER",
+    ),
+    (
+        r"hash algorithm|object[- ]format",
+        "use a remote that was made with: git init --bare --object-format=sha1",
+    ),
+    (
+        r"filter[- ][^\n]*(?:failed|not found)",
+        "install the filter's program: git config --get-regexp ^filter names it",
+    ),
+    (
+        r"does not appear to be a git repository|[Rr]epository .*(?:not found|does not exist)",
+        CHECK_ADDRESS,
+    ),
 )
 
 
@@ -344,7 +341,7 @@ def failure(args: Sequence[str], done: CallResult) -> RemoteFailed:
     """Return the error for a call of git that failed, with a hint by its message."""
     command = command_of(args)
     for sign, reason, setting in _OVER:
-        if sign.search(done.err):
+        if re.search(sign, done.err):
             return ReceiveLimitExceeded(
                 f"git {command} failed: {reason}",
                 f"it is more than {setting.split()[0]} allows; raise it with: git config --global {setting}",
@@ -367,8 +364,8 @@ def _telling_line(err: str) -> str:
     """Return the line of git's output that has the cause: one that names a fault of the system, else its first error;
     the rest are consequences."""
     lines = [one_line(line, 300) for line in err.splitlines() if line.strip()]
-    telling = [line for line in lines if not _EMPTY_TALK.match(line)]
-    causes = [line for line in telling if _SYSTEM_FAULT.search(line)]
+    telling = [line for line in lines if not re.match(_EMPTY_TALK, line)]
+    causes = [line for line in telling if re.search(_SYSTEM_FAULT, line)]
     for begin in ("fatal: ", "error: ", "ssh: ", "remote: "):
         causes += [line for line in telling if line.startswith(begin)]
     return (causes or [(telling or lines or [""])[-1]])[0].removeprefix("fatal: ").removeprefix("error: ")
@@ -377,7 +374,7 @@ def _telling_line(err: str) -> str:
 def hint_for(err: str, command: str = "") -> str:
     """Return a way out for git's output, that of its cause. `command` is git's, "" for one that meets no remote."""
     for sign, hint in _HINTS:
-        if sign.search(err):
+        if re.search(sign, err):
             return hint
     if command in _REMOTE and re.search(r"not found|does not exist", err):
         return CHECK_ADDRESS

@@ -59,14 +59,18 @@ def sparing_stash(instance: Instance, thread: ThreadId, folder: Path) -> Iterato
     """Put back what is gone from the user's stash after the block, and warn of it: the stash belongs to all work in a
     checkout. Refs hold it meanwhile, so that no `git gc` takes it."""
     from uwf_git.store.location import checkout_around
-    from uwf_git.workspaces.project import Project
 
     checkout = checkout_around(folder)
-    before = Project(checkout.common).stashed() if checkout is not None else {}
-    if checkout is None or not before:
+    if checkout is None or not _may_have_stash(checkout.common):
         yield
         return
+    from uwf_git.workspaces.project import Project
+
     project = Project(checkout.common)
+    before = project.stashed()
+    if not before:
+        yield
+        return
     project.keep_own(thread, before, ())
     try:
         yield
@@ -81,6 +85,11 @@ def sparing_stash(instance: Instance, thread: ThreadId, folder: Path) -> Iterato
                 instance.warn(
                     f"thread {thread} took {counted(len(gone), 'change')} out of the stash of {folder}: put back"
                 )
+
+
+def _may_have_stash(common: Path) -> bool:
+    """Return whether git may have a stash, without asking it: that is a log of a ref, in a file or among tables."""
+    return any((common / name).exists() for name in ("logs/refs/stash", "reftable"))
 
 
 def _parents(instance: Instance, thread: str) -> set[str]:

@@ -81,7 +81,7 @@ _BAD = (
     *("failed", "fail", "failure", "error", "rejected", "not_approved", "changes_requested"),
     *("denied", "broken", "blocked", "red", "no"),
 )
-_COMPLAINS = re.compile(  # the name of a truth value by which something is refused
+_COMPLAINS = (  # the name of a truth value by which something is refused
     r"(?:\w*_)?(?:fail(?:ed|ures?|s|ing)?|errors?|errored|reject(?:ed)?|denied|refused|broken|blocked|blockers?|issues?"
     r"|findings?|problems?|bugs?|conflicts?|flaky|dirty|vulnerab\w+|unsafe|invalid|regress\w*|missing|changes|rework"
     r"|fix(?:es)?|retry|warnings?)(?:_(?:present|requested|needed|required))?"
@@ -358,7 +358,7 @@ def _agreed(ctx: Context, output: Any) -> str:
         ):
             continue
         negated = words.startswith(("no_", "not_", "without_"))
-        complains = _COMPLAINS.fullmatch(words.partition("_")[2] if negated else words) is not None
+        complains = re.fullmatch(_COMPLAINS, words.partition("_")[2] if negated else words) is not None
         if isinstance(value, bool):
             says = says is (complains == negated)
         rank = (
