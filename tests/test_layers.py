@@ -53,7 +53,6 @@ SLOW = (
     "liquid",
     "httpx",
     "yaml",
-    "ulid",
     "rich",
     "dotenv",
     "asyncio",

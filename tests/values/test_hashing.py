@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -231,10 +232,13 @@ def test_text_that_is_no_hash_is_refused(text: str) -> None:
 
 
 def test_a_thread_id_is_a_standard_ulid_whose_time_is_milliseconds() -> None:
+    before = time.time_ns() // 1_000_000
     thread = new_thread_id()
     assert thread.startswith("01")
     assert parse_thread_id(thread.lower()) == thread
-    assert 1_600_000_000_000 < ULID.from_str(thread).milliseconds < 4_000_000_000_000
+    assert before <= ULID.from_str(thread).milliseconds <= time.time_ns() // 1_000_000
+    assert str(ULID.from_str(thread)) == thread
+    assert len({new_thread_id()[10:] for _ in range(100)}) == 100
 
 
 def test_a_unique_prefix_is_completed_and_an_ambiguous_one_refused() -> None:

@@ -4,7 +4,9 @@ become parts of refs, paths and command lines."""
 from __future__ import annotations
 
 import functools
+import os
 import re
+import time
 from collections.abc import Iterable
 from typing import NewType
 
@@ -103,9 +105,8 @@ def milliseconds_of(thread: ThreadId) -> int:
 
 def new_thread_id() -> ThreadId:
     """Return a new ULID: 48 bits of Unix milliseconds, 80 random bits."""
-    from ulid import ULID  # 58 ms to import, and only a start or a fork needs it
-
-    return ThreadId(str(ULID()))
+    random = int.from_bytes(os.urandom(10), "big")
+    return ThreadId(_base32(time.time_ns() // 1_000_000, 10) + _base32(random, 16))
 
 
 def fork_id(thread: ThreadId, first: Hash) -> ThreadId:

@@ -3,7 +3,7 @@ if the folder is in a git checkout and a role's agent may change files, else the
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -138,7 +138,7 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
     if option.changes:
         if checkout.top is None:
             raise Usage(f"project {checkout.common} is bare: it has no uncommitted changes", "leave them out")
-        index = instance.store.repository.private / "workspaces" / f"index.{secrets.token_hex(8)}"
+        index = instance.store.repository.private / "workspaces" / f"index.{os.urandom(8).hex()}"
         base = project.snapshot(checkout, base, instance.store.repository.user, index)
         called += " with uncommitted changes"
     elif not option.revision and checkout.top is not None:

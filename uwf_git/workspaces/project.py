@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import shlex
 import shutil
 import time
@@ -526,7 +525,7 @@ def write_loose(
     path = objects / name[:2] / name[2:]
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        new = path.with_name(f"tmp_obj_{secrets.token_hex(6)}")
+        new = path.with_name(f"tmp_obj_{os.urandom(6).hex()}")
         new.write_bytes(zlib.compress(data, 1))
         new.chmod(0o444)
         new.replace(path)

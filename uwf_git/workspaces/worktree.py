@@ -22,7 +22,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -168,7 +167,7 @@ class Worktree:
         off = self.project.filters_off(commit, settings)
         is_forgotten = self._state() is None
         if self.folder.is_dir() and is_forgotten and any(self.folder.iterdir()):
-            aside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
+            aside = self.folder.with_name(f"{self.folder.name}.{os.urandom(4).hex()}")
             self.folder.rename(aside)  # git has forgotten it, and what is in it may be nowhere else
             self._warn(
                 f"worktree {self.folder} had lost its git directory, and is made again; its files are in {aside}"
@@ -326,7 +325,7 @@ class Worktree:
         """Return the commit that is checked out and the tree of the files. Unlike `head` and `tree`, for a reader that
         doesn't hold the thread's lock: no note, index or ref changes. Raises WorkspaceFailed, WorktreeGone."""
         reader = copy.copy(self)
-        reader._new, reader._is_peek = f"{_NEW}.{secrets.token_hex(4)}", True
+        reader._new, reader._is_peek = f"{_NEW}.{os.urandom(4).hex()}", True
         with reader._read() as (state, is_changed):
             tree = reader._written(state) if is_changed else state.tree
             return self._repository.commit("HEAD") or state.commit, tree
@@ -946,7 +945,7 @@ def _bytes(path: Path) -> bytes:
 def _bring(source: Path, target: Path) -> None:
     """Give an object that an agent's git wrote to the project."""
     target.parent.mkdir(exist_ok=True)
-    new = target.with_name(f"tmp_obj_{secrets.token_hex(6)}")
+    new = target.with_name(f"tmp_obj_{os.urandom(6).hex()}")
     shutil.copyfile(source, new)
     new.chmod(0o444)
     new.replace(target)
