@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import alive
+from commands import alive, wait_until_gone
 
 from uwf_git.base.lifetime import deferred
 from uwf_git.sandbox.child import run_command
@@ -45,6 +46,27 @@ def test_what_has_left_the_group_of_a_command_is_ended_with_it_also_by_an_outer_
     # A step that runs within another's belongs to that too, even with an environment made anew.
     outer, _, own = (tmp_path / "mark").read_text().partition(":")
     assert outer == "0uter" and len(own) == 16
+
+
+# An engine, whose command starts another by a way, in an environment of its own, and kills the engine then.
+KILLING = """
+import sys
+from uwf_git.sandbox.child import run_command
+run_command(["sh", "-c", sys.argv[1]], guarded=True)
+"""
+STARTED = "sh -c 'echo $$ >pid.part; mv pid.part pid; exec sleep 600'"
+KILLS = "while [ ! -e pid ]; do sleep 0.01; done; kill -9 $PPID; sleep 600"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
+@pytest.mark.parametrize("way", ["env -i {} &", "(env -i {} &);", "env -i setsid {} &"])
+def test_what_a_command_has_started_ends_though_the_command_kills_its_engine(
+    tmp_path: Path, way: str
+) -> None:
+    command = f"{way.format(STARTED)} {KILLS}"
+    engine = subprocess.Popen([sys.executable, "-c", KILLING, command], cwd=tmp_path)
+    assert engine.wait(30) == -signal.SIGKILL
+    wait_until_gone((tmp_path / "pid").read_text().strip())
 
 
 def test_a_signal_waits_until_the_block_has_ended_and_then_does_what_it_does() -> None:

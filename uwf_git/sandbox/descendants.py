@@ -4,7 +4,8 @@ A command leads a session and a group. Processes outside them (daemons, wrapped 
 mark in the inherited environment, as children of known ones, or by the control group of a limit. Others are
 not found; without /proc only the group is.
 
-A guard, a shell waiting on a pipe that only this process holds, ends them if this process is killed.
+A guard, a shell waiting on a pipe that only this process holds, ends them if this process is killed: the group, what is
+marked or in the control group, and what has come from these.
 
 Orphans left the session and their parents, and may have cleared their environment. While a command runs, this
 process adopts them instead of init (Linux only): as long as they live, their ancestry leads here, and they end
@@ -57,11 +58,18 @@ _depth = 0
 _GUARD = """
 read group
 read over && exit
+tree() {
+    echo "$1"
+    for each in $(cat /proc/"$1"/task/*/children); do tree "$each"; done
+}
 end() {
-    [ -n "$group" ] && kill -9 -- "-$group"
-    for each in $(grep -lsF "$1" /proc/[0-9]*/environ) $(cat $2); do
+    every=$(for each in $(grep -lsF "$1" /proc/[0-9]*/environ) $(cat $2); do
         each=${each#/proc/}
-        kill -9 "${each%/environ}" && found=1
+        tree "${each%/environ}"
+    done)
+    [ -n "$group" ] && kill -9 "-$group"
+    for each in $every; do
+        kill -9 "$each" && found=1
     done
 }
 for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
