@@ -320,9 +320,9 @@ class _Memory:
             if value != before:
                 value.clear()
                 (value.extend if isinstance(value, list) else value.update)(before)
-        if refs._parsed_file >= 0:
-            os.close(refs._parsed_file)
-            refs._parsed, refs._parsed_file = (None, refs._Packed()), -1
+        if refs._whole_file >= 0:
+            os.close(refs._whole_file)
+            refs._whole, refs._parsed, refs._whole_file = (None, b""), (None, refs._Packed()), -1
 
 
 def _practise(memory: _Memory, workflow: str, script: str) -> None:

@@ -248,3 +248,44 @@ def test_refs_are_the_same_as_objects_and_as_text(tmp_path: Path) -> None:
     (tmp_path / "packed-refs").write_text("")
     with pytest.raises(StoreDamaged):
         read_ref_ids(tmp_path, "refs/uwf/", without)
+
+
+def test_a_packed_refs_that_was_read_is_read_anew_when_it_is_replaced_or_all_refs_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    packed, new = tmp_path / "packed-refs", tmp_path / "new"
+    (tmp_path / "uwf").mkdir()
+    names = [f"refs/uwf/{'archive' if number < 9 else 'threads'}/{number:04d}" for number in range(1000)]
+
+    def written(path: Path, first: int) -> None:
+        lines = [f"{number:040x} {name}\n" for number, name in enumerate(names, first)]
+        path.write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+
+    def ids() -> list[dict[str, str]]:
+        few = read_refs(tmp_path, "refs/uwf/archive/")
+        one = {name: read_ref(tmp_path, name) for name in (names[0], names[500], names[999], "refs/uwf/x")}
+        return [{name: str(oid) for name, oid in oids.items()} for oids in (few, one)]
+
+    written(packed, 1)
+    assert read_ref_ids(tmp_path, "refs/uwf/", "refs/uwf/remotes/") == {
+        name: f"{number:040x}" for number, name in enumerate(names, 1)
+    }
+    few, one = ids()
+    assert few == {name: f"{number:040x}" for number, name in enumerate(names[:9], 1)}
+    assert one == {
+        names[0]: f"{1:040x}",
+        names[500]: f"{501:040x}",
+        names[999]: f"{1000:040x}",
+        "refs/uwf/x": "None",
+    }
+    written(new, 2)
+    new.replace(packed)
+    assert ids()[1][names[500]] == f"{502:040x}" and ids()[0][names[0]] == f"{2:040x}"
+    assert read_ref_ids(tmp_path, "refs/uwf/", "refs/uwf/remotes/")[names[9]] == f"{11:040x}"
+    status = packed.stat()
+    written(packed, 3)  # in place
+    os.utime(packed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert read_ref_ids(tmp_path, "refs/uwf/", "refs/uwf/remotes/")[names[9]] == f"{12:040x}"
+    packed.unlink()
+    with pytest.raises(StoreDamaged, match="gone"):
+        read_ref(tmp_path, names[500])

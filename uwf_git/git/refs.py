@@ -140,10 +140,8 @@ def read_ref_ids(git_dir: Path, prefix: str, without: str) -> dict[str, str]:
     """Return the ids of the refs that `read_refs` returns, except of unreadable ones: much faster, for thousands.
     Raises StoreDamaged."""
     loose = _loose_refs(git_dir, prefix, True, without)  # first, as in `read_refs`
-    with _opened(git_dir) as (descriptor, key):
-        data = b"" if key is None else _read(descriptor, key.size, 0)
-        if key is not None and _seen(git_dir) != key:
-            _check(git_dir, key, data)
+    with _opened(git_dir, anew=True) as (source, key):
+        data = b"" if key is None else _read_whole(git_dir, source, key)
     lines = [
         line
         for line in data.decode("utf-8", "surrogateescape").split("\n")
@@ -223,7 +221,7 @@ def packed_damage(git_dir: Path) -> PackedDamage | None:
 def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
     """Return packed-refs without some refs, None if it has none of them. Raises StoreDamaged."""
     wanted = {name.encode("utf-8", "surrogateescape") for name in names}
-    with _opened(git_dir) as (descriptor, key):
+    with _opened(git_dir, anew=True) as (descriptor, key):
         if key is None:
             return None
         data = _read(descriptor, key.size, 0)
@@ -241,7 +239,7 @@ def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
 def packed_with(git_dir: Path, refs: Mapping[str, Oid]) -> tuple[bytes, set[str]]:
     """Return packed-refs with more refs, at commits, and those of them that it did not have; it keeps what it has.
     Raises StoreDamaged."""
-    with _opened(git_dir) as (descriptor, key):
+    with _opened(git_dir, anew=True) as (descriptor, key):
         data = b"" if key is None else _read(descriptor, key.size, 0)
         if key is not None:
             _check(git_dir, key, data)
@@ -314,10 +312,13 @@ class _Packed:
         return first, bisect_left(self._names, prefix + "\U0010ffff", first)
 
 
-_parsed: tuple[object, _Packed] = (None, _Packed())
-# While the file that was parsed is open no other gets its inode, by which it is known.
-_parsed_file = -1
 _NO_REFS = _Packed()
+_whole: tuple[object, bytes] = (None, b"")
+"""packed-refs as it was last read whole, by its git directory and key, and sound."""
+_parsed: tuple[object, _Packed] = (None, _NO_REFS)
+"""The same, parsed."""
+# While the file that was read is open no other gets its inode, by which it is known.
+_whole_file = -1
 
 
 def _known_packed(git_dir: Path) -> _Packed | None:
@@ -338,57 +339,75 @@ def _packed_under(git_dir: Path, prefix: str, without: str = "") -> dict[str, Oi
     """Return the refs of packed-refs under a prefix. Reads all of it only if needed. Raises StoreDamaged."""
     if (known := _known_packed(git_dir)) is not None:
         return known.under(prefix, without)
-    with _opened(git_dir) as (descriptor, key):
+    with _opened(git_dir) as (source, key):
         if key is None:
             return {}
-        if key.size > _SMALL and _seen(git_dir) == key:
+        if key.size > _SMALL and _is_sound(git_dir, source, key):
             wanted = prefix.encode("utf-8", "surrogateescape")
-            low = _around(descriptor, key.size, wanted)[0]
-            high = _around(descriptor, key.size, wanted + b"\xff")[1]
+            low = _around(source, key.size, wanted)[0]
+            high = _around(source, key.size, wanted + b"\xff")[1]
             if high - low < key.size // _MAX_PARTIAL_READS + _BLOCK:
-                return _Packed(_read(descriptor, high - low, low)).under(prefix, without)
-        return _parse(git_dir, descriptor, key).under(prefix, without)
+                return _Packed(_read(source, high - low, low)).under(prefix, without)
+        return _parse(git_dir, source, key).under(prefix, without)
 
 
 def _packed_ref(git_dir: Path, name: str) -> Oid | None:
     if (known := _known_packed(git_dir)) is not None:
         return known.ref(name)
-    with _opened(git_dir) as (descriptor, key):
+    with _opened(git_dir) as (source, key):
         if key is None:
             return None
         if key.size <= _SMALL:
-            return _parse(git_dir, descriptor, key).ref(name)
+            return _parse(git_dir, source, key).ref(name)
         wanted = name.encode("utf-8", "surrogateescape")
-        if _seen(git_dir) == key:
-            low, high = _around(descriptor, key.size, wanted)
-            data = _read(descriptor, high - low, low)
+        if _is_sound(git_dir, source, key):
+            low, high = _around(source, key.size, wanted)
+            data = _read(source, high - low, low)
         else:
-            data = _read(descriptor, key.size, 0)
-            _check(git_dir, key, data)
-    match = re.search(rb"^([0-9a-f]{40}) " + re.escape(wanted) + rb"$", data, re.MULTILINE)
-    return Oid(hex=match[1].decode()) if match else None
+            data = _read_whole(git_dir, source, key)
+    at = data.find(b" %b\n" % wanted)
+    return _object_id(data[max(at - 40, 0) : at].decode("ascii", "replace")) if at >= 0 else None
 
 
-def _parse(git_dir: Path, descriptor: int, key: Key) -> _Packed:
-    global _parsed, _parsed_file
-    data = _read(descriptor, key.size, 0)
-    if _seen(git_dir) != key:
-        _check(git_dir, key, data)
-    packed = _Packed(data)
+def _parse(git_dir: Path, source: int | bytes, key: Key) -> _Packed:
+    global _parsed
+    packed = _Packed(_read_whole(git_dir, source, key))
     _parsed = (git_dir, key), packed
-    if _parsed_file >= 0:
-        os.close(_parsed_file)
-    _parsed_file = os.dup(descriptor)
     return packed
 
 
-def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
+def _read_whole(git_dir: Path, source: int | bytes, key: Key) -> bytes:
+    global _whole, _whole_file, _parsed
+    if isinstance(source, bytes):
+        return source
+    data = _read(source, key.size, 0)
+    if _seen(git_dir) != key:
+        _check(git_dir, key, data)
+    if _whole_file >= 0:
+        os.close(_whole_file)
+    _whole, _whole_file, _parsed = ((git_dir, key), data), os.dup(source), (None, _NO_REFS)
+    return data
+
+
+def _key_of(path: str) -> Key | None:
+    try:
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except OSError:
+        return None
+    return Key(status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _is_sound(git_dir: Path, source: int | bytes, key: Key) -> bool:
+    return isinstance(source, bytes) or _seen(git_dir) == key
+
+
+def _around(source: int | bytes, size: int, wanted: bytes) -> tuple[int, int]:
     low, high = 0, size
-    if b" sorted" not in _read(descriptor, _PROBE, 0).partition(b"\n")[0]:
+    if b" sorted" not in _read(source, _PROBE, 0).partition(b"\n")[0]:
         return low, high
     while high - low > _BLOCK:
         middle = (low + high) // 2
-        chunk = _read(descriptor, _PROBE, middle)
+        chunk = _read(source, _PROBE, middle)
         begin = chunk.find(b"\n") + 1
         if chunk[begin : begin + 1] == b"^":
             begin = chunk.find(b"\n", begin) + 1
@@ -403,7 +422,13 @@ def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _opened(git_dir: Path) -> Iterator[tuple[int, Key | None]]:
+def _opened(git_dir: Path, anew: bool = False) -> Iterator[tuple[int | bytes, Key | None]]:
+    """Yield packed-refs' descriptor, or its content if that is known and not wanted `anew`; and its key, None without
+    a file."""
+    known, content = _whole
+    if not anew and known == (git_dir, key := _key_of(f"{git_dir}/{PACKED}")):
+        yield content, key
+        return
     try:
         descriptor = os.open(f"{git_dir}/{PACKED}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -496,9 +521,11 @@ def _loose_ref(path: str) -> Oid | None:
     return None if len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
 
 
-def _read(descriptor: int, size: int, at: int) -> bytes:
+def _read(source: int | bytes, size: int, at: int) -> bytes:
+    if isinstance(source, bytes):
+        return source[at : at + size]
     parts = []
-    while size > 0 and (part := os.pread(descriptor, size, at)):
+    while size > 0 and (part := os.pread(source, size, at)):
         parts.append(part)
         size -= len(part)
         at += len(part)
