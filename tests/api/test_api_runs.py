@@ -203,6 +203,15 @@ def test_an_answer_that_breaks_the_schema_fails_and_is_kept(store: uwf.Store, lo
     assert seen == [4] and thread.state == uwf.Idle("worker")
 
 
+def test_a_function_that_ends_the_process_fails_and_the_program_goes_on(
+    store: uwf.Store, loop: uwf.Workflow
+) -> None:
+    thread = store.start(loop, "Go.")
+    with pytest.raises(uwf.AgentFailed, match="ended the process: exit 0"):
+        thread.step(lambda turn: sys.exit())
+    assert thread.steps == [] and isinstance(thread.state, uwf.Failed)
+
+
 def test_a_reply_is_stored_with_what_it_says_of_tokens(store: uwf.Store, loop: uwf.Workflow) -> None:
     thread = store.start(loop, "Go.", budget=uwf.Budget(tokens=100))
     reply = Reply("---\nn: 1\n---\n", usage=Usage(90, 20), model="m")

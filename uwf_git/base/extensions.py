@@ -247,7 +247,7 @@ def every() -> tuple[Extension, ...]:
 def _loaded(entry: "EntryPoint") -> Extension:
     try:
         extension = entry.load()
-    except Exception as error:  # it is a stranger's code
+    except (Exception, SystemExit) as error:  # it is a stranger's code
         raise _broken(entry, f"{type(error).__name__}: {one_line(str(error), 200)}") from error
     if not isinstance(extension, Extension):
         raise _broken(entry, f"{entry.value} is not an Extension")

@@ -155,7 +155,7 @@ class _ConfigReader(Reader):
     def _section(self, row: ConfigSection, value: Any) -> Any:
         try:
             return load(row.read)(self, value)
-        except Exception as error:  # it may be a stranger's code
+        except (Exception, SystemExit) as error:  # it may be a stranger's code
             why = f"{type(error).__name__}: {one_line(str(error), 200)}"
             hint = f"correct the section, or update the package of {row.read.partition(':')[0]}"
             raise UwfError(f"{FILE}: {row.key} cannot be read: {why}", hint) from error

@@ -395,7 +395,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ref, old, new, *verdicts = words
     try:
         check(git_dir, ref, old, new, Path(verdicts[0]).absolute() if verdicts else None)
-    except Exception as error:  # whatever it is, the ref was not judged
+    except (Exception, SystemExit) as error:  # whatever it is, the ref was not judged
         message = error.message if isinstance(error, UwfError) else f"{type(error).__name__}: {error}"
         sys.stderr.write(f"uwf refuses {one_line(ref, 120, '?')}: {one_line(message, 300)}\n")
         return 1

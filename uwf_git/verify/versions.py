@@ -120,5 +120,5 @@ def _read(
 def _page(versions: type[NodeVersions], payload: Mapping[str, Any]) -> bytes:
     try:
         return versions.page(payload)
-    except Exception as error:  # an extension's code, and a payload that anybody may have made
+    except (Exception, SystemExit) as error:  # an extension's code, and a payload that anybody may have made
         raise Bad("wrong-page", f"its page cannot be made: {type(error).__name__}") from None
