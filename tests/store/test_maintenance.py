@@ -86,6 +86,8 @@ def test_many_refs_are_packed_and_none_is_lost_meanwhile(
     with (repository.path / "packed-refs").open("a") as packed:  # which takes longer to write anew
         packed.write(f"{next(iter(many_refs.values()))} refs/x\n" * 800)
     assert not maintain(repository, shared=False)
+    monkeypatch.setattr(maintenance, "LOOSE_REFS", 3)  # so many that listing them takes long too
+    assert maintenance.has_many_loose_refs(repository)
 
 
 def test_few_refs_and_those_of_a_project_or_of_a_user_who_packs_are_left_alone(

@@ -29,7 +29,7 @@ KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may 
 STALE_SECONDS = 24 * 60 * 60
 LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
 PACKS = 8  # large packs of ours
-LOOSE_REFS = 250  # or as many as packed-refs has KB, if that is more: writing it anew takes longer
+LOOSE_REFS = 250  # or as many as packed-refs has KB, since writing it anew takes longer, up to 8 times that
 
 # Failures of git's packing beside other processes: a pack was joined into another, or an object appeared in a file
 # after it was missing, which git takes for damage.
@@ -141,7 +141,9 @@ def has_many_loose_refs(repository: Repository) -> bool:
     folder, packed = repository.path / NAMESPACE, repository.path / PACKED
     try:
         loose = sum(len(os.listdir(f"{folder}/{kind}")) for kind in os.listdir(folder))  # noqa: PTH208
-        return loose > LOOSE_REFS and (not packed.exists() or loose > packed.stat().st_size >> 10)
+        if loose <= LOOSE_REFS or not packed.exists():
+            return loose > LOOSE_REFS
+        return loose > min(packed.stat().st_size >> 10, 8 * LOOSE_REFS)
     except OSError:  # git has removed an empty folder
         return False
 
