@@ -24,18 +24,17 @@ from uwf_git.base.extensions import Runner as Runner
 
 
 @cache
-def _places() -> dict[str, tuple[str, str]]:
-    """Return the module and the attribute of each name."""
-    with open(f"{__file__.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
-        rows = [line.split() for line in stub if line.startswith("from ")]
-    return {alias.removeprefix("_"): (module, attribute) for _, module, _, attribute, _, alias in rows}
+def _stub() -> str:
+    with open(f"{__file__.removesuffix('.py')}.pyi", encoding="utf-8") as file:
+        return file.read()
 
 
 def __getattr__(name: str) -> Any:
-    place = None if name.startswith("__") else _places().get(name)  # each import asks for `__path__`
-    if place is None:
+    stub = "" if name.startswith("_") else _stub()  # each import asks for `__path__`
+    end = max(stub.find(f" as {name}\n"), stub.find(f" as _{name}\n"))
+    if end < 0:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = place
+    _, module, _, attribute = stub[stub.rfind("\n", 0, end) + 1 : end].split()
     loaded = import_module(module)
     return (
         getattr(loaded, attribute) if hasattr(loaded, attribute) else import_module(f"{module}.{attribute}")
@@ -43,4 +42,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_places())
+    rows = (line.split() for line in _stub().splitlines() if line.startswith("from "))
+    return sorted(row[-1].removeprefix("_") for row in rows)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from uwf_git.base.thread_states import RESTS, ThreadState
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
 from uwf_git.engine.conversation import at_rest
-from uwf_git.engine.pause import paused_threads
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
 from uwf_git.store.layout import ATTEMPTS
@@ -82,6 +81,7 @@ class ThreadStates:
 
     def __init__(self, instance: Instance) -> None:
         from uwf_git.engine.human_roles import HumanRoles
+        from uwf_git.engine.pause import paused_threads
 
         self.instance = instance
         self.running, self.paused = instance.locks.held(), paused_threads(instance)
