@@ -8,6 +8,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import click
@@ -54,7 +55,8 @@ class Number(click.FloatRange):
         return number
 
 
-def _shared_options() -> list[click.Parameter]:
+@cache
+def _shared_options() -> tuple[click.Parameter, ...]:
     def option(*names: str, keep: str, **keywords: Any) -> click.Option:
         return click.Option(names, expose_value=False, is_eager=True, callback=_keep(keep), **keywords)
 
@@ -64,14 +66,14 @@ def _shared_options() -> list[click.Parameter]:
     root = "Storage root. Default: UWF_STORAGE_ROOT, or the store of this folder."
     every = "Mean the threads of all projects, not of this one."
     debug = "Write debug records to the log and to standard error."
-    return [
+    return (
         option("--format", keep="format_option", type=formats, help=told),
         option("--json", "as_json", keep="format_option", flag_value="json", help="Short for --format json."),
         option("--root", keep="root_option", metavar="DIR", help=root),
         option("--all-projects", keep="all_projects", help=every, **flag),
         option("--debug", keep="debug_option", help=debug, **flag),
         printing("-h", "--help", text=click.Context.get_help, told="Show this message and exit."),
-    ]
+    )
 
 
 class Command(click.Command):

@@ -45,6 +45,15 @@ def offer(
         return []
 
 
+def complete_path(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Leave files and folders to the shell."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def _registered(record: str, invocation: Invocation, begun: str) -> Offers:
     """Offer the registered names of a kind of record."""
     from uwf_git.store.ref_kinds import kind_of_record

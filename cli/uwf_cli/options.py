@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_cli.completers import complete_agent, complete_remote, complete_speaker, complete_thread
+from uwf_cli.completers import (
+    complete_agent,
+    complete_path,
+    complete_remote,
+    complete_speaker,
+    complete_thread,
+)
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.format.types import MOST_ROUNDS
 
@@ -51,7 +57,8 @@ STEP_AGENT = click.option(
 )
 CWD = click.option(
     "--cwd",
-    type=click.Path(path_type=Path),
+    type=Path,  # click.Path looks for a translation of its name, which loads `locale`
+    shell_complete=complete_path,
     metavar="DIR",
     help="Folder that agents work in; remembered on this machine.",
 )
