@@ -150,7 +150,9 @@ class Steps:
                     if not await _queue_wants():
                         break
                 stand = answer["stand"]
-                following = self._by_hand({**request, "head": stand["head"]}, gate)
+                # A provider may refuse at any step, and others are to hear of that before the next.
+                seconds = pace.ASK_INTERVAL if stand["queue"] == messages.QUEUE else 0.0
+                following = self._by_hand({**request, "head": stand["head"], "seconds": seconds}, gate)
                 answer = {"stand": stand, **await self._sharing(following, request["thread"], until)}
             return answer
         except asyncio.CancelledError:

@@ -27,7 +27,7 @@ from uwf_git.ext.fleet.exchange import Exchange
 
 _AHEAD = 8  # steps that are taken before it is their turn, at most
 _SHARED = 32  # steps that wait for their push, beyond which no others are taken
-_LINGER = 0.5  # seconds that a push waits for the steps taken ahead
+_LINGER = 1.0  # seconds that a push waits for the steps taken ahead
 _WINDOW = 1.0  # seconds within which it will probably be the turn of those taken ahead
 _WORKFLOWS = 100  # tasks of workflows at once, as by Temporal's default
 _OTHERS = 1  # of local activities and Nexus, of which there are none

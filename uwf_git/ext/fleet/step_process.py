@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
-from uwf_git.ext.fleet.messages import ThreadReport, parse_step
+from uwf_git.ext.fleet.messages import QUEUE, ThreadReport, parse_step
 from uwf_git.ext.fleet.pace import Pace, Turn
 from uwf_git.ext.fleet.queue_states import rests
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
@@ -119,8 +119,9 @@ class StepRunner:
         return self._opened
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request: `step` a thread (`stand`, `fault` or both; `quick` if its next step probably is), `look`
-        without a step, `gather` or `share` threads (`problems` by thread)."""
+        """Answer a request: `step` a thread, for so many `seconds` as long as it is quick (`stand`, `fault` or both;
+        `quick` if its next step probably is), `look` without a step, `gather` or `share` threads (`problems` by
+        thread)."""
         do = request["do"]
         try:
             try:
@@ -135,7 +136,10 @@ class StepRunner:
                     self._notify({"warning": fault.message})
                 return {"fault": travels.as_json()}
             try:
-                stand, quick = self._step(thread, head) if do == "step" else (self._stand(thread), False)
+                if do == "step":
+                    stand, quick = self._sequence(thread, head, request.get("seconds", 0.0))
+                else:
+                    stand, quick = self._stand(thread), False
                 return {**self._answer(self._counted(stand, request)), "quick": quick}
             except Exception as error:  # of a plug-in's code anything may come
                 return self._failed(thread, request, error)
@@ -206,6 +210,15 @@ class StepRunner:
             with contextlib.suppress(Exception):
                 return self._opened.redactor
         return redactor_at(self._location)
+
+    def _sequence(self, thread: ThreadId, head: str, seconds: float) -> tuple[ThreadReport, bool]:
+        """Return as `_step`, after a step and the quick ones that begin within so many seconds and ask no
+        provider."""
+        until = time.monotonic() + seconds
+        stand, quick = self._step(thread, head)
+        while quick and stand.queue == QUEUE and time.monotonic() < until:
+            stand, quick = self._step(thread, stand.head)
+        return stand, quick
 
     def _step(self, thread: ThreadId, head: str) -> tuple[ThreadReport, bool]:
         """Return a thread's state after a step, and whether its next step will probably be quick."""
