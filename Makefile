@@ -9,7 +9,7 @@
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes, qwen, copilot as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make pool-soak     threads, fan-outs and scripts in warm processes, which are killed at random (MINUTES=…, SEED=…)
-#   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…)
+#   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…, REMOTE=1)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
 #   make pictures      the pictures of docs/guides/web.md, taken by Chromium
 #   make lint          ruff and mypy
@@ -50,7 +50,7 @@ pool-soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/processes/pool_soak.py --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 fleet-soak: $(VENV)/.installed-dev
-	@$(VENV)/bin/python tests/fleet/killing.py --threads $(or $(THREADS),1000) --seed $(or $(SEED),0)
+	@$(VENV)/bin/python tests/fleet/killing.py --threads $(or $(THREADS),1000) --seed $(or $(SEED),0) $(if $(REMOTE),--remote)
 
 faults: $(VENV)/.installed-dev
 	@UWF_TEST_FAULTS=all $(VENV)/bin/python -m pytest tests/faults -o faulthandler_timeout=0 $(PYTEST_ARGS)
