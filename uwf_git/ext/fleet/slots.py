@@ -81,6 +81,7 @@ class Slots(CustomSlotSupplier):
         """Wait for a turn, which is the block. Raises NoTurn if none has begun or ended for a while."""
         await self._wait()
         began = self._moved = time.monotonic()
+        self._freed.set()
         try:
             yield
         finally:
@@ -115,7 +116,7 @@ class Slots(CustomSlotSupplier):
 
     async def linger(self) -> None:
         """Wait for the steps that are pending, though not for long, so that one push has all of them."""
-        if self._pending and self._ahead():
+        if self._pending and self._takes_ahead and self._seconds <= _WINDOW:
             if self._lingering is None:
                 self._lingering = asyncio.ensure_future(self._linger())
             await asyncio.shield(self._lingering)
@@ -151,9 +152,9 @@ class Slots(CustomSlotSupplier):
         return None
 
     def _ahead(self) -> int:
-        """Return how many more steps than may be made at the same time are worth taking."""
-        is_stuck = self._turns.locked() and self._patience() <= 0
-        if not self._takes_ahead or not self._seconds or is_stuck:
+        """Return how many more steps than may be made at the same time are worth taking, while so many are made."""
+        # While none is made, it isn't known whether the remote answers.
+        if not self._takes_ahead or not self._seconds or not self._turns.locked() or self._patience() <= 0:
             return 0
         return min(_AHEAD, int(self.most * _WINDOW / self._seconds))
 
