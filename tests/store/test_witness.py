@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -580,7 +581,8 @@ def test_a_projects_own_replaced_commits_raise_no_alarm(
 def test_a_state_folder_that_cannot_be_written_hinders_nothing(uwf: Uwf, thread: str) -> None:
     env = {"XDG_STATE_HOME": "/dev/null"}
     assert not uwf("thread", "step", thread, env=env).err
-    uwf("verify", env=env)
+    (warning,) = [each for each in uwf("verify", env=env).json["warnings"] if each["code"] == "unwitnessed"]
+    assert "/dev/null" in warning["message"]
     (check,) = [each for each in uwf("doctor", "--quick", env=env).json if each["check"] == "witness"]
     assert check["status"] == "warning" and "XDG_STATE_HOME" in check["hint"]
 
@@ -744,6 +746,137 @@ def test_a_head_that_was_set_back_or_is_gone_is_told_by_the_snapshot(
     git("--git-dir", store, "update-ref", "-d", ref_of(other))
     doubts = Instance(Location(root, store)).witness.check()
     assert {(doubt.kind, doubt.thread) for doubt in doubts} == {(LOST, stepped), (LOST, other)}
+
+
+def long_log(store: Path, state: Path, thread: str) -> Path:
+    """Append enough lines for a snapshot; return the log."""
+    head = git("--git-dir", store, "rev-parse", ref_of(thread))
+    log = WitnessLog(state, store, store / "uwf")
+    log.open()
+    log.append([(SAW, ref_of(thread), "-", head)] * 200)
+    return log.path
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def instead(path: Path, kind: str) -> None:
+    """Put something that is no regular file in a file's place."""
+    path.unlink(missing_ok=True)
+    match kind:
+        case "a folder":
+            path.mkdir()
+            (path / "it").touch()
+        case "a pipe":
+            os.mkfifo(path)
+        case "a device":
+            path.symlink_to("/dev/zero")
+        case "a link":
+            path.symlink_to(path.with_suffix(".log"))
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device", "a link"])
+def test_what_stands_in_the_place_of_the_snapshot_changes_nothing_that_is_told(
+    uwf: Uwf, store: Path, state: Path, stepped: str, kind: str
+) -> None:
+    path = long_log(store, state, stepped).with_suffix(".snapshot")
+    instead(path, kind)
+    names = names_in(state) | {path.name}
+    set_back(store, ref_of(stepped))
+    for _ in range(2):
+        assert uwf("thread", "step", stepped, check=12).error["code"] == "rolled_back"
+        assert codes(uwf, 12) == {"rolled-back"}
+        assert names_in(state) == names
+        if kind != "a folder":
+            assert path.is_file() and not path.is_symlink()
+            instead(path, kind)
+
+
+def refused(log: Path) -> None:
+    """Let no process of any user write a log."""
+    log.with_suffix(".lock").unlink()
+    log.with_suffix(".lock").mkdir()
+
+
+def test_a_lost_head_is_told_each_time_though_the_log_cannot_be_written(
+    uwf: Uwf, store: Path, state: Path, stepped: str
+) -> None:
+    other = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    refused(long_log(store, state, stepped))
+    names = names_in(state)
+    set_back(store, ref_of(stepped))
+    for _ in range(2):
+        assert uwf("thread", "step", stepped, check=12).error["code"] == "rolled_back"
+        assert uwf("gc", check=12).error["code"] == "rolled_back"
+        assert codes(uwf, 12) == {"rolled-back"}
+        assert "older than it was" in uwf("thread", "step", other).err
+        checks = [each for each in uwf("doctor", "--quick", check=1).json if each["check"] == "witness"]
+        assert {each["status"] for each in checks} == {"error", "warning"}
+    assert names_in(state) == names
+    log_in(state).with_suffix(".lock").rmdir()
+    assert codes(uwf, 12) == {"rolled-back"}
+    uwf("doctor", "--quick", "--accept-store")
+    assert codes(uwf, 0) == set()
+
+
+def test_honest_work_raises_no_alarm_while_the_log_cannot_be_written(
+    uwf: Uwf, store: Path, state: Path, stepped: str
+) -> None:
+    refused(log_in(state))
+    other = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    uwf("thread", "step", stepped)
+    uwf("thread", "kill", other)
+    uwf("thread", "rm", stepped, "--yes")
+    uwf("workflow", "put", write("pair.yaml", PAIR.replace("Writes a text", "Writes a line")))
+    uwf("workflow", "rm", "pair", "--yes")
+    for _ in range(2):
+        assert codes(uwf, 0) == set()
+    log_in(state).with_suffix(".lock").rmdir()
+    assert codes(uwf, 0) == set()
+
+
+@pytest.mark.parametrize("way", ["moved", "by a link"])
+def test_a_store_whose_log_cannot_be_joined_is_compared_with_it(
+    uwf: Uwf, root: Path, state: Path, stepped: str, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "moved").parent.mkdir(exist_ok=True)
+    root.rename(tmp_path / "moved")
+    if way == "by a link":
+        root.symlink_to(tmp_path / "moved")
+    set_back(tmp_path / "moved/store.git", ref_of(stepped))
+    (state / WitnessLog(state, tmp_path / "moved/store.git", tmp_path).path.name).with_suffix(".lock").mkdir()
+    named = ("--root", root if way == "by a link" else tmp_path / "moved")
+    for _ in range(2):
+        assert uwf(*named, "thread", "step", stepped, check=12).error["code"] == "rolled_back"
+
+
+def test_lines_that_find_no_space_leave_the_log_whole(
+    log: WitnessLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append(moves(range(3)))
+    before, names = log.read(), names_in(log.path.parent)
+    os_write = os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os_write(descriptor, data[: len(data) // 2])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(OSError, match="No space"):
+            log.append(moves([7]))
+        log.compact(before._replace(is_torn=True))
+        patch.setattr(witness_log, "_FEW", 0)
+        log.compact(before)
+        other = WitnessLog(log.path.parent, log.path.parent / "other", log.path.parent / "other/uwf")
+        with pytest.raises(OSError, match="No space"):
+            other.open(lambda: {"refs/uwf/threads/T": f"{1:040x}"})
+    assert log.read() == before
+    assert names_in(log.path.parent) - names == {other.path.with_suffix(".lock").name}
+    assert other.open(lambda: {"refs/uwf/threads/T": f"{1:040x}"})
+    assert other.read().heads == {"refs/uwf/threads/T": f"{1:040x}"}
 
 
 def test_a_log_that_a_power_cut_emptied_is_the_one_before(log: WitnessLog) -> None:

@@ -131,7 +131,8 @@ def check(
 def _witnessed(
     instance: Instance, threads: Collection[ThreadId], wrong: Collection[str], reported: Collection[str]
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return findings for heads that the user's log contradicts, and warnings for those that it may have lost."""
+    """Return findings for heads that the user's log contradicts, and warnings for those that it may have lost, and if
+    it could not be read or written."""
     from uwf_git.store.witness_log import LOST, UNSURE
 
     findings: list[Finding] = []
@@ -145,6 +146,8 @@ def _witnessed(
         target.append(
             Finding(doubt.code, doubt.thread, None, doubt.now or doubt.known, doubt.message, doubt.ref)
         )
+    if instance.witness.problem:
+        warnings.append(Finding(UNWITNESSED, None, None, "", instance.witness.problem))
     return findings, warnings
 
 

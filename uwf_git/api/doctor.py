@@ -316,9 +316,9 @@ class Doctor(NamedTuple):
             status = ERROR if doubt.kind == LOST else WARNING
             hint = witness.ways_out(doubt) if doubt.kind == LOST else ""
             yield Check("witness", status, doubt.message, hint)
-        if witness.failure:
-            message = f"heads are not recorded outside the store: {witness.failure}"
-            yield Check("witness", WARNING, message, "make the folder writable, or set XDG_STATE_HOME")
+        if witness.problem:
+            hint = "make the folder writable, or set XDG_STATE_HOME"
+            yield Check("witness", WARNING, witness.problem, hint)
         elif not doubts and not self.accept:
             yield Check("witness", OK, "every head is one that this user knows")
 

@@ -34,6 +34,7 @@ from uwf_git.store.witness_log import (
     Moves,
     Witnessed,
     WitnessLog,
+    after,
     state_folder,
     text_of,
 )
@@ -86,8 +87,8 @@ class Doubt(NamedTuple):
 
 
 class Witness:
-    """The heads of a store that this user knows. Without a state folder that can be written, `failure` says why and
-    nothing is known. Reads and writes no ref."""
+    """The heads of a store that this user knows. `failure` says why the log could not be written or read; what can
+    still be read is compared all the same. Writes no ref."""
 
     def __init__(
         self,
@@ -108,6 +109,11 @@ class Witness:
         self._doubts: Sequence[Doubt] | None = None
         self._is_told = False
         self.failure = "" if self._log else "HOME is not set"
+
+    @property
+    def problem(self) -> str:
+        """What `failure` means, in a line, "" without one."""
+        return f"heads are not recorded outside the store: {self.failure}" if self.failure else ""
 
     def on_moves(self, moves: Sequence[RefMove], done: bool) -> None:
         """Record moves of refs: announce them before, append them afterwards. The first of a process checks the
@@ -173,10 +179,11 @@ class Witness:
         return self._doubts
 
     def check(self) -> list[Doubt]:
-        """Compare all refs with the log, note what was found, and return the doubts."""
+        """Compare all refs with the log, note the differences, and return the doubts; those of the process's first
+        check if the log cannot be read any more."""
+        doubts = list(self._doubts or ())
         if (log_ := self._opened()) is None:
-            return []
-        doubts: list[Doubt] = []
+            return doubts
         with self._failing():
             refs, state, compared = self._compared_now(log_)
             if any(doubt.kind in _DOUBTS for doubt in compared):
@@ -184,9 +191,9 @@ class Witness:
                 before = set(compared)
                 refs, state, compared = self._compared_now(log_)
                 compared = [doubt for doubt in compared if doubt.kind not in _DOUBTS or doubt in before]
-            if state.is_torn:
-                log_.compact(state)
+            log_.compact(state)
             changes = []
+            doubts = []
             for doubt in compared:
                 if doubt.kind == LOST and state.lost.get(doubt.ref) == doubt.known:
                     continue  # an earlier check has noted it
@@ -195,9 +202,9 @@ class Witness:
                 if doubt.kind in _DOUBTS:
                     doubts.append(doubt)
             if changes:
-                log_.append(changes)
-                state = log_.read()
-            log_.compact(state)
+                with self._failing():  # the doubts are the same
+                    log_.append(changes)
+                state = after(state, changes)
             fresh = {(doubt.ref, doubt.kind == LOST) for doubt in doubts}
             doubts += [
                 Doubt(LOST, ref, oid, refs.get(ref, ""), False)
@@ -235,26 +242,22 @@ class Witness:
                 log_.append([*((GONE, ref, oid, "-") for ref, oid in gone.items()), (BORN, "-", "-", "-")])
 
     def _opened(self) -> WitnessLog | None:
-        """Return the log; a new one gets the heads that stand. None after a failure."""
-        if self._log is not None and not self._is_open and not self.failure:
+        """Return the log; a new one gets the heads that stand. None if there is none, and none can be written."""
+        if self._log is not None and not self._is_open:
             with self._failing():
+                self._log.open(lambda: _witnessed(_refs(self._repository)))
                 self._is_open = True
-                if self._log.open():
-                    heads = _witnessed(_refs(self._repository))
-                    self._log.append(
-                        [(WRITER, path.name, "-", "-") for path in self._log.writers()]
-                        + [(SAW, name, "-", oid) for name, oid in heads.items()]
-                    )
-        return self._log if self._is_open and not self.failure else None
+        return self._log if self._is_open else None
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """The witness must never hinder the work: it is off after a failure."""
+        """The witness must never hinder the work: what fails is told by `uwf doctor`."""
         try:
             yield
         except OSError as error:
-            self.failure = f"{error.filename or 'its folder'}: {error.strerror or error}"
-            log.warning("6MZ8Q3XD", "the witness is off: {why}", why=self.failure)
+            if not self.failure:
+                self.failure = f"{error.filename or 'its folder'}: {error.strerror or error}"
+                log.warning("6MZ8Q3XD", "the witness failed: {why}", why=self.failure)
 
     # Comparing
 
@@ -289,7 +292,11 @@ class Witness:
             if log_.is_announced(announced, ref, known or "-", now or "-"):
                 yield Doubt(WROTE, ref, known, now)
             elif not now:
-                is_explained = kept.is_kept(ref, known) or self._was_deleted(state, log_, known)
+                is_explained = (
+                    kept.is_kept(ref, known)
+                    or log_.is_deleted(announced, ref, known)
+                    or self._was_deleted(state, log_, known)
+                )
                 yield Doubt(SAW if is_explained else LOST, ref, known, now)
             elif known and not kept.has_in(now, known) and not kept.is_kept(ref, known):
                 yield Doubt(LOST, ref, known, now)

@@ -12,7 +12,7 @@ line before. Lines are appended in one write under a lock, and never synced: a p
     $XDG_STATE_HOME/uwf/witness/<hash of the store's path>.snapshot
 
 The state after some line of the log, with a keyed hash: a process reads it and only the lines that follow. If it is not
-whole, or the log has another line there, the whole log is read.
+whole, or the log has another line there, the whole log is read. Whether it can be written matters to nothing but speed.
 
     <git dir>/uwf/witness/<hash of the key>
 
@@ -23,16 +23,18 @@ They show which moves without a line in the log were this user's, and prove noth
 from __future__ import annotations
 
 import copy
+import errno
 import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from uwf_git.git.fsync import make_folders
+from uwf_git.git.fsync import ASIDE, make_folders, write_all
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.repository import RefMove
 from uwf_git.git.sqlite_cache import boot
@@ -112,22 +114,44 @@ class WitnessLog:
 
     # Opening
 
-    def open(self) -> bool:
-        """Read the key; return whether the log is new. The log of a store that was moved here goes on, and so do those
-        of paths that lead here by symbolic links, and of where these led before."""
-        is_new = False
-        if not self._read_key(self.path) or self._others() or self._signposts():
+    def open(self, heads: Callable[[], Mapping[str, str]] = dict) -> bool:
+        """Read the key; return whether the log is new, and begins with `heads`. The log of a store that was moved here
+        goes on, and so do those of paths that lead here by symbolic links, and of where these led before. Of what
+        cannot be joined, the first log that can be read counts."""
+        if self._read_key(self.path) and not self._others() and not self._signposts():
+            return False
+        try:
             with self._locked():
-                is_new = not self._read_key(self.path)
-                for other in self._others() or (self._moved() if is_new else ()):
-                    is_new = not self._join(other, is_new) and is_new
-                if is_new:
-                    self._key = os.urandom(16)
-                    self._replace([], 0, "")
-                for signpost in self._signposts():
-                    signpost.write_text(self.path.stem)
-                self._of(self._place, ".at").unlink(missing_ok=True)
+                return self._begin_or_join(heads)
+        except OSError:
+            if not self._read_any_key():
+                raise
+            return False
+
+    def _begin_or_join(self, heads: Callable[[], Mapping[str, str]]) -> bool:
+        is_new = not self._read_key(self.path)
+        for other in self._others() or (self._moved() if is_new else ()):
+            is_new = not self._join(other, is_new) and is_new
+        if is_new:
+            self._key = os.urandom(16)
+            changes = [(WRITER, path.name, _GONE, _GONE) for path in self.writers()]
+            self._replace([*changes, *((SAW, ref, _GONE, oid) for ref, oid in heads().items())], 0, "")
+        with suppress(OSError):  # the next process tries again
+            for signpost in self._signposts():
+                _put(signpost, self.path.stem.encode())
+            self._signpost(self._place).unlink(missing_ok=True)
         return is_new
+
+    def _read_any_key(self) -> bool:
+        """Read the key of the log, else take the first other log of this store that can be read in its place."""
+        if self._read_key(self.path):
+            return True
+        for other in self._others() or self._moved():
+            with suppress(OSError, ValueError):
+                if self._read_key(other):
+                    self.path, self._place = other, _place_of(other)
+                    return True
+        return False
 
     @property
     def is_there(self) -> bool:
@@ -141,14 +165,21 @@ class WitnessLog:
         """Return the logs of other paths of this store, and of other stores that one of its paths led to."""
         logs = [self._of(place) for place in self._places]
         for place in self._places:
-            with suppress(OSError, UnicodeDecodeError):
-                logs.append(self._folder / f"{self._of(place, '.at').read_text()}.log")
+            with suppress(OSError):
+                logs.append(self._folder / f"{_text_in(self._signpost(place))}.log")
         return [path for path in dict.fromkeys(logs) if path != self.path and path.is_file()]
 
     def _signposts(self) -> list[Path]:
         """Return the files of paths which don't say yet that they lead here."""
-        signposts = [self._of(place, ".at") for place in self._places[:-1]]
-        return [path for path in signposts if not path.is_file() or path.read_text() != self.path.stem]
+        return [path for path in map(self._signpost, self._places[:-1]) if not self._leads_here(path)]
+
+    def _signpost(self, place: str) -> Path:
+        return self._of(place, ".at")
+
+    def _leads_here(self, signpost: Path) -> bool:
+        with suppress(OSError):
+            return _text_in(signpost) == self.path.stem
+        return False
 
     def _join(self, path: Path, is_new: bool) -> bool:
         """Go on from another log, which ends if no store is at its path any more; return whether it can be read. A new
@@ -164,7 +195,7 @@ class WitnessLog:
         else:
             self._append([*_standing(state), (WRITER, other._name, _GONE, _GONE)])
         with suppress(OSError, ValueError):
-            place = _header(path.read_text().split("\n")[0])[3]
+            place = _place_of(path)
             if not os.path.lexists(place) or os.path.realpath(place) != place:
                 path.unlink()
                 for beside in (_before(path), other._snapshot_path):
@@ -172,11 +203,10 @@ class WitnessLog:
         return True
 
     def _read_key(self, path: Path) -> bool:
+        """Read a log's key; return whether there is one. Raises OSError if there may be."""
         for candidate in (path, _before(path)):
-            with suppress(OSError, ValueError, IndexError):
-                with candidate.open("rb") as file:
-                    header = file.readline(_TAIL).decode()
-                self._key = bytes.fromhex(_header(header)[0])
+            with suppress(FileNotFoundError, ValueError, IndexError), _regular(candidate) as file:
+                self._key = bytes.fromhex(_header(file.readline(_TAIL).decode())[0])
                 return True
         return False
 
@@ -184,10 +214,11 @@ class WitnessLog:
         """Return the log of a store that was moved: one that the store has announcements of, and whose path is gone."""
         names = {path.name for path in _files(self._announced)}
         for other in sorted(_files(self._folder)) if names else ():
-            if other.suffix == ".log" and self._read_key(other) and self._name in names:
-                with suppress(OSError, ValueError):
-                    if not os.path.lexists(_header(other.read_text().split("\n")[0])[3]):
-                        return [other]
+            with suppress(OSError, ValueError):
+                if other.suffix != ".log" or not self._read_key(other) or self._name not in names:
+                    continue
+                if not os.path.lexists(_place_of(other)):
+                    return [other]
         return []
 
     @property
@@ -220,11 +251,11 @@ class WitnessLog:
     def _begin(self) -> tuple[Witnessed, bytes]:
         """Return the state of the snapshot, else that before the log's first line, and the lines that follow."""
         for path in (self.path, _before(self.path)):
-            with suppress(FileNotFoundError), path.open("rb") as file:
+            with suppress(FileNotFoundError), _regular(path) as file:
                 header = file.readline()
                 if not header.startswith(_MAGIC.encode()):
                     continue
-                if (snapshot := self._snapshot()) is not None:
+                if (snapshot := self._snapshot(os.fstat(file.fileno()).st_size)) is not None:
                     end = f" {snapshot.mac}\n".encode()
                     file.seek(snapshot.size - len(end))
                     if file.read(len(end)) == end:
@@ -236,10 +267,13 @@ class WitnessLog:
                 break
         return _nothing()._replace(is_torn=True), b""
 
-    def _snapshot(self) -> Witnessed | None:
-        """Return the state in the snapshot, if that is whole."""
-        with suppress(OSError, ValueError):
-            mac, _, text = self._snapshot_path.read_bytes().decode().partition("\n")
+    def _snapshot(self, size: int) -> Witnessed | None:
+        """Return the state in the snapshot, if that is whole, and no larger than a log of some `size` needs."""
+        with suppress(OSError, ValueError), _regular(self._snapshot_path, os.O_NOFOLLOW) as file:
+            most = size + _TAIL
+            if len(data := file.read(most + 1)) > most:
+                return None
+            mac, _, text = data.decode().partition("\n")
             if text.startswith(_SNAPSHOT) and mac == self._mac(text):
                 _, rest, *lines = text.split("\n")
                 unexplained, lost, gone, writers, number, end, at_boot, size = json.loads(rest)
@@ -264,8 +298,10 @@ class WitnessLog:
         """Return whether this user has written or seen an object in any store."""
         wanted = f" {oid} ".encode()
         for path in _files(self._folder):
-            with suppress(OSError):
-                for line in path.read_bytes().splitlines() if path.suffix == ".log" else ():
+            if path.suffix != ".log":
+                continue
+            with suppress(OSError), _regular(path) as file:
+                for line in file.read().splitlines():
                     if wanted in line and line.split(b" ")[1:2] in ([b"w"], [b"s"]):
                         return True
         return False
@@ -273,7 +309,7 @@ class WitnessLog:
     # Writing
 
     def append(self, changes: Iterable[_Change]) -> None:
-        """Append lines: kind, ref, old and new object."""
+        """Append lines: kind, ref, old and new object. Nothing is appended if there is no space for all."""
         with self._locked():
             self._append(changes)
 
@@ -283,13 +319,18 @@ class WitnessLog:
         data = "".join(self._chained(lines, mac)).encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
-            os.write(descriptor, data)
+            size = os.fstat(descriptor).st_size
+            try:
+                write_all(descriptor, data)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
         finally:
             os.close(descriptor)
 
     def _last(self) -> tuple[int, str]:
         """Return the number and hash of the last line, after cutting off what was torn."""
-        with suppress(OSError, ValueError, IndexError), self.path.open("rb") as file:
+        with suppress(OSError, ValueError, IndexError), _regular(self.path) as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - _TAIL))
             *_, before, last = ["", *file.read().decode().splitlines(keepends=True)]
@@ -309,25 +350,23 @@ class WitnessLog:
     def compact(self, state: Witnessed) -> None:
         """Write the log anew without what later lines have replaced, if that is worth it, or without what cannot be
         read. The chain goes on: the first line has the number and the hash of the last one before. Else write a
-        snapshot, if many lines follow the one that is there."""
-        if not state.is_torn and state.size < max(_MOST, 800 * len(state.heads)):
-            if state.size - state.snapshot > max(_FEW, 10 * len(state.heads)):
-                self._write_snapshot(state)
-            return
-        with self._locked():
-            if self.read().number == state.number:  # else another process has appended lines
-                self._replace(_standing(state), state.number, state.mac, state.boot)
+        snapshot, if many lines follow the one that is there. Raises nothing: what fails is only slower to read."""
+        is_long = state.size >= max(_MOST, 800 * len(state.heads))
+        with suppress(OSError):
+            if state.is_torn or is_long:
+                with self._locked():
+                    if self.read().number == state.number:  # else another process has appended lines
+                        self._replace(_standing(state), state.number, state.mac, state.boot)
+            elif state.size - state.snapshot > max(_FEW, 10 * len(state.heads)):
+                with self._locked():
+                    self._write_snapshot(state)
 
     def _write_snapshot(self, state: Witnessed) -> None:
         parts = (state.unexplained, state.lost, state.gone, sorted(state.writers))
         lines = [_SNAPSHOT, json.dumps([*parts, state.number, state.mac, state.boot, state.size])]
         lines += [f"{oid} {ref}" for ref, oid in state.heads.items()]
         text = "\n".join(lines)
-        temporary = self._snapshot_path.with_suffix(f".snapshot.{os.getpid()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{self._mac(text)}\n{text}")
-        temporary.replace(self._snapshot_path)
+        _put(self._snapshot_path, f"{self._mac(text)}\n{text}".encode())
 
     def _replace(
         self, changes: Sequence[_Change], number: int, mac: str, at_boot: str = ""
@@ -335,13 +374,7 @@ class WitnessLog:
         header = f"{_MAGIC} {self._key.hex()} {number} {mac or _GONE} {json.dumps(self._place)}\n"
         lines = [line._replace(boot=at_boot or line.boot) for line in _numbered(changes, number)]
         written = [header, *self._chained(lines, mac or _GONE)]
-        temporary = self.path.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(written)
-        with suppress(OSError):  # a power cut may leave the new one empty
-            self.path.replace(_before(self.path))
-        temporary.replace(self.path)
+        _put(self.path, "".join(written).encode(), before=_before(self.path))
         return _end(written[-1])
 
     @contextmanager
@@ -365,22 +398,19 @@ class WitnessLog:
         """Note in the store that these moves are ours, before they are made."""
         data = "".join(f"{self._sign(name, text_of(old), text_of(new))}\n" for name, old, new in moves)
         path = self._announced / self._name
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, flags, 0o644)
         except FileNotFoundError:
             make_folders(self._announced)
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, flags, 0o644)
         try:
-            os.write(descriptor, data.encode())
+            write_all(descriptor, data.encode())
             if os.fstat(descriptor).st_size > _MOST_ANNOUNCED:
-                self._trim(path)
+                with suppress(OSError), self._locked():  # else the next process does
+                    _put(path, path.read_bytes()[-_MOST_ANNOUNCED // 2 :].partition(b"\n")[2], 0o644)
         finally:
             os.close(descriptor)
-
-    def _trim(self, path: Path) -> None:
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_bytes(path.read_bytes()[-_MOST_ANNOUNCED // 2 :].partition(b"\n")[2])
-        temporary.replace(path)
 
     def _sign(self, ref: str, old: str, new: str) -> str:
         return f"{old} {new} {self._mac(f'{ref} {old} {new}')}"
@@ -388,7 +418,7 @@ class WitnessLog:
     def announced(self) -> dict[str, int]:
         """Return the announcements of this user, each with its last place."""
         with suppress(OSError):
-            lines = (self._announced / self._name).read_text(errors="replace").splitlines()
+            lines = _text_in(self._announced / self._name).splitlines()
             return {line: place for place, line in enumerate(lines)}
         return {}
 
@@ -403,6 +433,17 @@ class WitnessLog:
             for line in _to(announced, old)
         )
 
+    def is_deleted(self, announced: Mapping[str, int], ref: str, known: str) -> bool:
+        """Return whether this user announced to move a ref on from an object, and at last to delete it."""
+        if not any(line == self._sign(ref, line.partition(" ")[0], _GONE) for line in _to(announced, _GONE)):
+            return False
+        moves = [
+            move
+            for line in sorted(announced, key=announced.__getitem__)
+            if len(move := line.split(" ")[:2]) == 2 and line == self._sign(ref, *move)
+        ]
+        return moves[-1][1] == _GONE and any(known in move for move in moves)
+
     def writers(self) -> Iterator[Path]:
         """Yield the files of other users' and machines' announcements, which nobody can check here."""
         return (path for path in _files(self._announced) if path.name != self._name and "." not in path.name)
@@ -414,7 +455,7 @@ class WitnessLog:
         for path in self.writers():
             moves = accepted if path.name in writers else rest
             with suppress(OSError):
-                for line in path.read_text(errors="replace").splitlines():
+                for line in _text_in(path).splitlines():
                     old, _, new = line.rpartition(" ")[0].partition(" ")
                     moves.setdefault(old, set()).add(new)
         return accepted, rest
@@ -422,6 +463,13 @@ class WitnessLog:
 
 def _to(announced: Iterable[str], new: str) -> Iterator[str]:
     return (line for line in announced if f" {new} " in line)
+
+
+def after(state: Witnessed, changes: Iterable[_Change]) -> Witnessed:
+    """Change the state as lines of the log would; return it."""
+    for line in _numbered(changes, state.number):
+        _fold(line, state)
+    return state
 
 
 def _nothing() -> Witnessed:
@@ -492,6 +540,12 @@ def _header(text: str) -> tuple[str, str, str, str]:
     return key, number, mac, json.loads(place)
 
 
+def _place_of(path: Path) -> str:
+    """Return the path in a log's first line. Raises OSError, and ValueError."""
+    with _regular(path) as file:
+        return _header(file.readline(_TAIL).decode())[3]
+
+
 def _places(path: Path) -> list[str]:
     """Return the absolute path as it is named, then each that a symbolic link in it leads on to; the last has none."""
     places = [os.path.abspath(path)]  # noqa: PTH100
@@ -504,6 +558,42 @@ def _places(path: Path) -> list[str]:
         places.append(os.path.normpath(Path(target) / at.relative_to(link)))
     real = os.path.realpath(path)
     return [*(place for place in dict.fromkeys(places) if place != real), real]
+
+
+def _regular(path: Path, flags: int = 0) -> BinaryIO:
+    """Open a regular file: a pipe would be waited for, and a device may have no end. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def _text_in(path: Path) -> str:
+    """Read a regular file. Raises OSError."""
+    with _regular(path) as file:
+        return file.read().decode(errors="replace")
+
+
+def _put(path: Path, data: bytes, mode: int = 0o600, before: Path | None = None) -> None:
+    """Replace a file, which goes to `before`: a power cut may leave the new one empty. The caller holds the lock, so
+    this removes what a killed process left. Raises OSError, and then leaves nothing."""
+    aside = path.with_name(f"{path.name}{ASIDE}")
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+        if before is not None:
+            with suppress(OSError):
+                path.replace(before)
+        aside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink()
+        raise
 
 
 def _before(path: Path) -> Path:
