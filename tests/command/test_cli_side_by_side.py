@@ -12,7 +12,7 @@ from pathlib import Path
 import one_role
 import pytest
 from cli_samples import ASKS, on_terminal, scripted
-from commands import begin, parent_of, wait_for, wait_until_gone
+from commands import begin, git, parent_of, wait_for, wait_until_gone
 from conftest import Uwf
 from screen import Screen
 
@@ -89,6 +89,22 @@ def test_an_interruption_ends_all_of_them_and_names_those_that_go_on(
     attempts = [[each["error"] for each in uwf("thread", "attempts", thread).json] for thread in threads]
     assert attempts == [["interrupted"], ["interrupted"], []]
     assert {each["status"] for each in uwf("thread", "list").json} == {"idle"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_message_that_all_threads_have_is_told_once_with_their_number(
+    uwf: Uwf, instance: Instance, threads: list[str], form: str
+) -> None:
+    lost = one_role.start(instance, SCHEMA, "lost")
+    git("--git-dir", instance.location.git_dir, "update-ref", "-d", f"refs/uwf/threads/{lost}")
+    options = ("--agent", "uwf-exec sh -c 'echo at work >&2'", "--format", form)
+    lines = uwf("thread", "run", *threads, "-j", "3", *options).err.splitlines()
+    told = [line for line in lines if "older than it was" in line]
+    assert len(told) == 2 and told[0] != told[1]
+    assert "uwf: the store is older" in told[0] and lost in told[0]
+    assert (
+        told[1].startswith("uwf: 2 more threads had the same message: the store is older") and lost in told[1]
+    )
 
 
 def test_each_thread_has_a_live_line_and_only_the_finished_ones_stay(

@@ -19,6 +19,7 @@ from uwf_cli import terminal
 from uwf_cli.invocation import PROGRAM, going_on_by, words_of
 from uwf_git.base.errors import Failure, UwfError
 from uwf_git.base.lifetime import deferred
+from uwf_git.base.text import counted
 from uwf_git.base.thread_states import ThreadState, worst
 from uwf_git.format.endings import JOINED_WITHOUT
 from uwf_git.sandbox.warm import WarmPool
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from uwf_git.sandbox.warm import WarmProcess
 
 _LABEL = 6  # characters of an id, if that many distinguish the threads
+_OWN = "uwf: "  # how messages of uwf begin, other than an agent's
 _PIECE = 1 << 16
 _POLL = 0.1
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
@@ -88,6 +90,8 @@ class SideBySide:
         self._lines: Lines | None = None
         self._ended: dict[ThreadId, int] = {}
         self._killed: list[tuple[ThreadId, str]] = []
+        # The threads whose runs had a message, which is not about one of them if several had it.
+        self._messages: dict[str, list[ThreadId]] = {}
         self._stopping = False
         self._text = invocation.format == "text"
         size = _LABEL
@@ -116,6 +120,10 @@ class SideBySide:
         for thread, line in self._killed:
             if not self._is_left(thread):
                 self._write(thread, line, True)
+        for line, threads in self._messages.items():
+            if more := len(threads) - 1:
+                message = line.removeprefix(_OWN)
+                sys.stderr.write(f"{_OWN}{counted(more, 'more thread')} had the same message: {message}\n")
         statuses = list(self._ended.values())
         if self._text and not self._siblings:
             self._invocation.note(_summary(statuses))
@@ -210,6 +218,12 @@ class SideBySide:
             return
         if is_error and self._siblings and self._is_left(thread):
             return  # it was not needed any more, as the join says
+        if is_error and line.startswith(_OWN):
+            threads = self._messages.setdefault(line, [])
+            if thread not in threads:
+                threads.append(thread)
+            if thread != threads[0]:
+                return  # counted at the end
         self._write(thread, line, is_error)
 
     def _write(self, thread: ThreadId, line: str, is_error: bool) -> None:
@@ -284,8 +298,6 @@ def _of(thread: ThreadId, line: str) -> str:
 
 
 def _summary(statuses: Sequence[int]) -> str:
-    from uwf_git.base.text import counted
-
     kinds = {
         "done": ThreadState.COMPLETED,
         ThreadState.WITH_FAILURES.label: ThreadState.WITH_FAILURES,
