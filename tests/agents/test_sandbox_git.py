@@ -108,6 +108,7 @@ def test_a_repository_of_a_command_whose_engine_was_killed_is_none_after_the_nex
     project: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "store.git"
+    store.mkdir()
     code = (
         "import sys; from pathlib import Path; from uwf_git.config.policy import ToolPolicy\n"
         "from uwf_git.ext.builtin.environment import standard_tools\n"

@@ -27,7 +27,7 @@ from uwf_git.engine.fan_out_budget import SHARED, InFlight, may_begin
 from uwf_git.engine.thread_spending import runs_of_all
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, REHEARSE
-from uwf_git.git.fsync import share
+from uwf_git.git.fsync import make_folders, share
 from uwf_git.store.history import Head
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ def _levels(budgets: Budgets, head: Head) -> list[_Level]:
 
 
 def _take(folder: Path, instance: Instance, head: Head, command: str, levels: list[_Level]) -> int:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    share(folder)
+    make_folders(folder, 0o700, synced=False)
     need, is_told = _need(instance, levels, command), False
     own = _Reservation(list(dict.fromkeys(level.branch for level in levels)), need)
     while True:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from uwf_git.git.fsync import keeps_order, sync
+from uwf_git.git.fsync import keeps_order, make_folders, sync
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.packing import ASIDE, HEADER, ObjectLocation, PackJoin, entry, header, install, packs_of
@@ -123,7 +123,7 @@ class Bulk:
         import tempfile
 
         if self._keep:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folders(self._folder)
             descriptor, name = tempfile.mkstemp(prefix=f"{ASIDE}pack-", dir=self._folder)
             self._path, self._file = Path(name), os.fdopen(descriptor, "w+b")
         else:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from uwf_git.base.errors import StoreDamaged, StoreUnwritable
-from uwf_git.git.fsync import share
+from uwf_git.git.fsync import require_folder, share
 from uwf_git.git.libgit2 import GitError, Odb, OdbBackendPack, Repository, all_objects
 from uwf_git.git.objects import KINDS, Oid, id_of
 from uwf_git.git.refs import PRIVATE, common_dir
@@ -126,6 +126,7 @@ class ObjectDatabase:
             with open(self._loose(name), "rb") as file:
                 return loose(name, file)
         except OSError:
+            require_folder(self.path)
             packs = self._newer_packs()
             return packed(packs.backend if packs.backend.exists(oid) else all_objects(self._git), oid)
         except zlib.error as error:

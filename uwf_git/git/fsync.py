@@ -12,8 +12,10 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
+_git_dirs: set[Path] = set()
 _shared: dict[str, int] = {}  # what `share` gives what is below a folder, as `GitConfig.sharing` says
 ASIDE = ".new"
 """How the names of folders end that are still being made, or whose maker was killed."""
@@ -91,6 +93,23 @@ def _number(device: int) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
+def keep_folder(git_dir: Path) -> None:
+    """Have `make_folders` make folders below a repository's folder, and never that folder itself: one that was moved
+    away gets no fragment of a repository at its old place."""
+    _git_dirs.add(git_dir)
+
+
+def require_folder(git_dir: Path) -> None:
+    """Raise StoreUnwritable for a repository's folder that is gone."""
+    if not git_dir.is_dir():
+        from uwf_git.base.errors import StoreUnwritable
+
+        raise StoreUnwritable(
+            f"store {git_dir} is not there any more",
+            "move it back, and repeat: what is not recorded there is asked for again",
+        )
+
+
 def share_below(folder: Path, sharing: int) -> None:
     """Apply `core.sharedRepository` to `share` below a folder."""
     if sharing:
@@ -163,13 +182,22 @@ def refusal(folder: Path, size: int = 1) -> OSError | None:
     return None
 
 
-def make_folders(path: Path) -> None:
-    """Make a folder with parents, and sync their names. Raises OSError."""
-    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for item in reversed(missing):
-        share(item)
-    for item in missing:
+def make_folders(path: Path, mode: int = 0o777, synced: bool = True) -> None:
+    """Make a folder with parents, of which the last gets the `mode`, and sync their names. Raises OSError, and
+    StoreUnwritable below a repository's folder that is gone."""
+    git_dir = next((parent for parent in path.parents if parent in _git_dirs), None)
+    missing = [
+        item for item in takewhile(lambda item: item != git_dir, (path, *path.parents)) if not item.exists()
+    ]
+    try:
+        for item in reversed(missing or [path]):
+            item.mkdir(mode if item == path else 0o777, exist_ok=True)
+            share(item)
+    except FileNotFoundError:
+        if git_dir is not None:
+            require_folder(git_dir)
+        raise
+    for item in missing if synced else ():
         sync(item.parent)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid
 from uwf_git.base.lifetime import deferred
-from uwf_git.git.fsync import make_folders, share, sync
+from uwf_git.git.fsync import make_folders, require_folder, share, sync
 from uwf_git.git.libgit2 import Oid, reference_is_valid_name
 from uwf_git.git.lockfiles import LOCK, Lockfiles
 from uwf_git.git.refs import (
@@ -50,6 +50,7 @@ class RefFiles:
             raise Invalid(f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes")
         with deferred(), self._lockfiles.locking(name), self._locked(name) as lock:
             if (oid := read_ref(self._git_dir, name)) != old:
+                require_folder(self._git_dir)
                 if old is None:
                     raise HeadMoved(f"{name} was created by another process", "read it again and repeat")
                 moved = f"is at {oid}" if oid else "is gone"

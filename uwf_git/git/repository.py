@@ -16,7 +16,7 @@ from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Stor
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import TooLarge as TooLarge
-from uwf_git.git.fsync import make_folder, share_below, sync_folder
+from uwf_git.git.fsync import keep_folder, make_folder, require_folder, share_below, sync_folder
 from uwf_git.git.libgit2 import GitError, init_bare, open_repository
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.objects import BLOB as BLOB
@@ -90,6 +90,7 @@ class Repository(ObjectDatabase):
         super().__init__(opened)
         self.private = self.path / PRIVATE
         self.config = GitConfig(self._git, self.path)
+        keep_folder(self.path)
         share_below(self.path, self.config.sharing)
         self.lockfiles = lockfiles_of(self.path)
         self._files = RefFiles(self.path, self.lockfiles)
@@ -409,6 +410,7 @@ class Repository(ObjectDatabase):
                 self._bulk.store([descriptor], before=folder)
 
         if old is None and not self.has(new):
+            require_folder(self.path)
             raise NotFound(f"no object {new} for {name}", "repeat: it was removed meanwhile")
         move = [RefMove(name, old, new)]
         self.on_moves(move, False)

@@ -152,7 +152,8 @@ def _noted(
     }
     path = notes / secrets.token_hex(8)
     try:
-        notes.mkdir(parents=True, exist_ok=True)
+        for folder in (notes.parent, notes):  # not that of the repository, which may have been moved away
+            folder.mkdir(exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         log.warning("5HJ3T9QD", "no note of a command can be kept: {reason}", reason=str(error))

@@ -22,7 +22,7 @@ from pathlib import Path
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
-from uwf_git.git.fsync import share
+from uwf_git.git.fsync import make_folders, share
 from uwf_git.git.writers import Writers
 from uwf_git.sandbox.programs import find_program
 
@@ -285,6 +285,16 @@ class Locks:
             finally:
                 os.close(descriptor)
 
+    def _opened(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            make_folders(self._folder, synced=False)
+            descriptor = os.open(path, flags, 0o600)
+        share(path)
+        return descriptor
+
     def _acquire(self, name: str, wait: float, busy: Busy, gives_up: Callable[[], bool] | None = None) -> int:
         begun = time.monotonic()
         deadline = begun + wait
@@ -292,10 +302,7 @@ class Locks:
         pause = 0.005
         while True:
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                share(self._folder)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
-                share(path)
+                descriptor = self._opened(path)
             except OSError as error:
                 raise StoreUnwritable(f"cannot lock {path}: {error}", "check the folder") from None
             try:

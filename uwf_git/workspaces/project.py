@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.fsync import sync
+from uwf_git.git.fsync import make_folders, sync
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.objects import Oid, Person
 from uwf_git.git.program import CHECK_ADDRESS, PATIENCE, CallResult, Git, failure
@@ -434,7 +434,7 @@ class Project:
         """Return a commit of a checkout's files on a commit, made with a copy of its index at `index`."""
         assert checkout.top is not None
         try:
-            index.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(index.parent, synced=False)
             if (checkout.git_dir / "index").exists():
                 shutil.copy2(checkout.git_dir / "index", index)
             git = self.git(checkout.git_dir, checkout.top, {"GIT_INDEX_FILE": str(index)})

@@ -43,6 +43,7 @@ from uwf_git.plugin import (
     ToolFailure,
     ToolPolicy,
     id_of,
+    make_folders,
 )
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Mounts:
         folder = self.places.state
         try:
             _remove(folder)
-            folder.mkdir(parents=True, mode=0o700)
+            make_folders(folder, 0o700)
             self._begun.write_bytes(text.encode())
             if text:
                 (folder / DOCUMENT_MOUNT).write_text(text, encoding="utf-8", newline="\n")
@@ -308,7 +309,7 @@ def _holds(path: Path, oid: Oid) -> bool:
 
 
 def _make(repository: Repository, folder: Path, files: Mapping[str, Oid]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(folder.parent)
     aside, old = (folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{ASIDE_FOLDER}") for _ in range(2))
     aside.mkdir(mode=0o700)
     try:
