@@ -186,8 +186,8 @@ def test_what_keeps_one_thread_from_getting_there_leaves_the_others_alone(pair: 
     raced, refused, deleted, fine = (pair.ada.starts(each, workflow="loop") for each in ("a", "b", "c", "d"))
     pair.ada("push")
     pair.bob("pull")
-    pair.git("config", "uwf.maxBlob", "1m", at=pair.bob.store)
     large, missing = pair.bob.starts("x" * 1_200_000, workflow="loop"), "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    pair.git("config", "uwf.maxBlob", "1m", at=pair.bob.store)
     pair.works(pair.ada, "by ada", thread=raced)
     pair.ada("push", "origin", raced)
     pair.ada("push", "origin", deleted, "--delete")

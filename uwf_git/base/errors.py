@@ -35,6 +35,16 @@ class UnknownWord(Invalid):
     """The hint."""
 
 
+class Oversized(Invalid):
+    """A node or file is larger than a store takes. It was not written."""
+
+    def __init__(self, what: str, size: int, at_most: int, to_raise: str) -> None:
+        super().__init__(
+            f"{what} has {size:,} bytes, over the limit of {at_most:,}",
+            f"put large texts into files, or raise the limit: {to_raise}",
+        )
+
+
 class LimitExceeded(Invalid):
     """A workflow's expression or template exceeded its time or memory. Depends on the machine, so it is never
     cached."""

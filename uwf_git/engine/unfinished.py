@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Killed, NotFound, StoreUnwritable, Throttled, UwfError
+from uwf_git.base.errors import AgentFailed, Killed, NotFound, Oversized, StoreUnwritable, Throttled, UwfError
 from uwf_git.base.text import encodable
 from uwf_git.engine.performer import AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
@@ -92,7 +92,10 @@ def keep(
         resets_at=_reset_time(error.throttled),
     )
     if not once or instance.attempts.last(head) != parse_attempt(attempt.payload()):
-        instance.attempts.record(head, attempt)
+        try:
+            instance.attempts.record(head, attempt)
+        except Oversized:  # its page, which has the answer
+            instance.attempts.record(head, attempt._replace(detail=None))
     log.info("PMS6PCFJ", "keeps a failed attempt of {agent}", agent=agent, detail=detail, error=attempt.error)
     instance.runs.clear(work.thread)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged, StoreUnwritable
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Oversized, StoreDamaged, StoreUnwritable
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import TooLarge as TooLarge
@@ -57,6 +57,7 @@ from uwf_git.git.refs import PRIVATE as PRIVATE
 NAMESPACE = "refs/uwf/"
 TREES_KEPT = 256
 MANY_REFS = 20
+_SMALL = 1 << 16  # bytes, below any sensible limit: reading it opens the configuration
 _NO_OID = Oid(raw=bytes(20))
 
 
@@ -159,7 +160,14 @@ class Repository(ObjectDatabase):
         return data
 
     def write_blob(self, data: bytes) -> Oid:
+        """Write a blob. Raises Oversized, StoreUnwritable."""
+        self.require_size(len(data))
         return self._write(BLOB, data)
+
+    def require_size(self, size: int, what: str = "a file") -> None:
+        """Raise Oversized for a blob of more bytes than `verify` accepts."""
+        if size > _SMALL and size > (at_most := self.config.max_blob):
+            raise Oversized(what, size, at_most, self.config.to_raise("uwf.maxBlob", str(size)))
 
     def write_tree(self, entries: Iterable[Entry]) -> Oid:
         """Write a tree of unsorted entries."""

@@ -217,9 +217,9 @@ class NodeStore:
 
     def put(self, type_hash: Hash, payload: Any, timestamp: int | None = None) -> Hash:
         """Store a node and return its hash. An existing node is kept. Raises NotFound for an unknown type,
-        Invalid for an invalid payload or missing references, UnknownWord, HashCollision for different content with the
-        same hash. The content has its keys in the order in which it is read again, so that a prompt or a script says
-        the same in a later run."""
+        Invalid for an invalid payload or missing references, UnknownWord, Oversized, HashCollision for different
+        content with the same hash. The content has its keys in the order in which it is read again, so that a prompt
+        or a script says the same in a later run."""
         value = cbor.sort_keys(cbor.normalise(payload))
         node = hash_of(type_hash, value)
         self.keep(node, Node(type_hash, value, now() if timestamp is None else timestamp))
@@ -344,6 +344,7 @@ class NodeStore:
 
     def _write(self, node: Hash, content: Node) -> Oid:
         data = to_blob(content)
+        self.repository.require_size(len(data), f"node {node} ({title_of(content.type) or 'an output'})")
         if self._drafting:
             self.drafts[node], self._draft_files[node] = content, data
             oid = id_of(BLOB, data)

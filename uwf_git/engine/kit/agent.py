@@ -348,9 +348,17 @@ class Agent:
                 stack.enter_context(context.mounts)
             conversation = stack.enter_context(closing(self.converse(context)))
             conversation.answers = answers
+            extraction: Extraction | None = None
             try:
                 extraction = read_output(context, conversation.first(), conversation, heard=recorder.heard)
                 recorder.hush()
+                output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
+                replies = extraction.replies
+                detail_value = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
+                notes = tuple(dict.fromkeys((*detail_value.notes, *extraction.notes)))
+                answer_detail = next((reply.detail for reply in reversed(replies) if reply.detail), None)
+                detail = answer_detail or detail_with(detail_value._replace(notes=notes), extraction.turns)
+                recorder.raise_if_cut()
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
                 detail_value = detail_of(failure.replies, last.text, failure.usage, "failed")
@@ -362,6 +370,8 @@ class Agent:
                 raise
             except UwfError as error:
                 recorder.hush()
+                for turn in extraction.turns if extraction else ():
+                    recorder.take(turn)
                 if not (turns := tuple(recorder.turns)):
                     raise
                 detail = detail_with(broken_off(turns, recorder.session), turns)
@@ -369,14 +379,7 @@ class Agent:
                 if isinstance(error, StoreUnwritable):
                     raise
                 raise AttemptFailed(error, detail) from None
-            history, replies = context.history, extraction.replies
-            detail_value = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
-            detail_value = detail_value._replace(
-                notes=tuple(dict.fromkeys((*detail_value.notes, *extraction.notes)))
-            )
-            answer_detail = next((reply.detail for reply in reversed(replies) if reply.detail), None)
-            output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
-            detail = answer_detail or detail_with(detail_value, extraction.turns)
+            history = context.history
             step = Step(history.start_hash, history.prev, order.role, output, detail, name)
             node = recorder.put(STEPNODE, step.payload())
             runs = instance.runs

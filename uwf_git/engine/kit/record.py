@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, NotFound, StoreUnwritable
-from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lines
+from uwf_git.base.errors import AgentFailed, NotFound, Oversized, StoreUnwritable
+from uwf_git.base.text import cut, encodable, last_line, one_line, settled, whole_lines
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.format.node import from_blob
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _INTERVAL = 0.2  # seconds
 _LINE = 8000  # bytes of a stream that are searched for its last line
+_CUT = 20_000  # characters that are kept of a turn that no node takes
 _EDGE = (
     4000  # of these, how many are there only so that a secret at the beginning of the others is recognised
 )
@@ -111,6 +112,7 @@ class Recorder:
         self._noted: set[int] = set()  # of the turns, by identity
         self._told_before = 0  # turns, when an answer was the last time not the last word
         self._is_failing = False
+        self._oversized: Oversized | None = None
 
     def redact(self, value: Any, where: str) -> Any:
         """Return the value without its secrets, which are counted for `where`."""
@@ -423,8 +425,18 @@ class Recorder:
         if known is None:
             self.turns.append(turn)
             where = f"turn {len(self.turns)}"
-            known = self._known[id(turn)] = self.put(turn.type, self.redact(turn.payload(), where))
+            try:
+                known = self.put(turn.type, self.redact(turn.payload(), where))
+            except Oversized as error:
+                self._oversized = self._oversized or error
+                known = self.put(turn.type, self.redact(_beginning_of(turn).payload(), where))
+            self._known[id(turn)] = known
         return known
+
+    def raise_if_cut(self) -> None:
+        """Raise Oversized if a turn of this run is larger than a node, which has its beginning then."""
+        if self._oversized is not None:
+            raise self._oversized
 
     def detail(
         self,
@@ -451,7 +463,12 @@ class Recorder:
             notes=tuple(self.redact(said.notes, "notes")),
         )
         detail = detail._replace(redactions=tuple(self._redacted.items()))
-        return self.put(detail.type, detail.payload())
+        try:
+            return self.put(detail.type, detail.payload())
+        except Oversized:
+            if detail.extraction != "failed":
+                raise
+            return self.put(detail.type, detail._replace(answer=cut(detail.answer, _CUT)).payload())
 
 
 class Answers:
@@ -550,6 +567,18 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
         model=next((turn.model for turn in reversed(turns) if turn.model), None),
         usage=sum_tokens(turn.usage for turn in turns),
         extraction="failed",
+    )
+
+
+def _beginning_of(turn: TurnRecord) -> TurnRecord:
+    def cut_json(value: Any) -> Any:
+        import json
+
+        text = json.dumps(value, ensure_ascii=False)
+        return value if len(text) <= _CUT else cut(text, _CUT)
+
+    return turn._replace(
+        text=cut(turn.text, _CUT), arguments=cut_json(turn.arguments), result=cut_json(turn.result)
     )
 
 

@@ -12,6 +12,7 @@ from uwf_git.base.errors import (
     HeadMoved,
     Killed,
     NotFound,
+    Oversized,
     Paused,
     RequirementUnmet,
     SigningFailed,
@@ -218,6 +219,9 @@ class AgentRoom(Room):
 
     def _failure(self, work: Work, result: AgentResult, error: BaseException) -> BaseException:
         """Keep what an agent gave that makes no step, and return the error to raise."""
+        if isinstance(error, Oversized):  # the step's page, or what the engine adds to its detail
+            result = unfinished.with_detail(work.instance, result)
+            error = AgentFailed(error.message, error.hint)
         if isinstance(error, AgentFailed | NotFound):
             unfinished.raise_if_interrupted(work, result)
             if isinstance(error, AgentFailed) and error.absence is not None:
