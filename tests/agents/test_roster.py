@@ -89,6 +89,18 @@ def test_an_agent_that_ends_the_process_has_failed_and_the_engine_goes_on(
     assert uwf("thread", "step", thread, "--agent", "rehearse").json["role"] == "writer"
 
 
+def test_a_line_without_end_of_an_agent_comes_through_a_parallel_run_in_parts(
+    uwf: Uwf, package: Callable[[str], None], thread: str
+) -> None:
+    source = PLUGIN.replace("number: seven", "text: seven")
+    package(source.replace("    return", "    print('x' * 17_000_000, end='', flush=True)\n    return", 1))
+    other = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
+    words = ("thread", "run", thread, other, "-j", "2", "--max-steps", "1", "--agent", "echo")
+    run = uwf("--format", "text", *words, check=None, timeout=60)
+    assert run.out.count("x") >= 2 * 17_000_000
+    assert 16 << 20 <= max(map(len, run.out.splitlines())) < 17_000_000
+
+
 @pytest.mark.parametrize("end", ["sys.exit()", "os._exit(0)"])
 def test_an_agent_that_ends_the_process_when_it_is_loaded_or_as_a_command_has_failed(
     uwf: Uwf, package: Callable[[str], None], script: Callable[[str, str], Path], thread: str, end: str

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
+from uwf_git.base.line_buffer import LineBuffer
 from uwf_git.base.text import duration
 from uwf_git.sandbox.descendants import Descendants, adopted, leaders
 from uwf_git.sandbox.process_table import end_each, started_by
@@ -369,20 +370,14 @@ class LineTooLong(Exception):
 async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None) -> AsyncIterator[bytes]:
     """Yield the lines of chunks until an empty one; the last may be unterminated. Raises LineTooLong beyond
     `longest` bytes."""
-    buffer = bytearray()
-    searched = 0
+    buffer = LineBuffer()
     while data := await read():
-        buffer += data
-        while (end := buffer.find(b"\n", searched)) >= 0:
-            line = bytes(buffer[:end])
-            del buffer[: end + 1]
-            searched = 0
+        for line in buffer.add(data):
             yield line
-        searched = len(buffer)
-        if longest is not None and searched > longest:
+        if longest is not None and buffer.size > longest:
             raise LineTooLong
-    if buffer:
-        yield bytes(buffer)
+    if buffer.size:
+        yield buffer.take()
 
 
 class Tail:

@@ -10,6 +10,7 @@ import selectors
 import signal
 import sys
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +20,7 @@ from uwf_cli import terminal
 from uwf_cli.invocation import PROGRAM, going_on_by, words_of
 from uwf_git.base.errors import Failure, UwfError
 from uwf_git.base.lifetime import deferred
+from uwf_git.base.line_buffer import LineBuffer
 from uwf_git.base.text import counted
 from uwf_git.base.thread_states import ThreadState, worst
 from uwf_git.format.endings import JOINED_WITHOUT
@@ -33,32 +35,41 @@ if TYPE_CHECKING:
 _LABEL = 6  # characters of an id, if that many distinguish the threads
 _OWN = "uwf: "  # how messages of uwf begin, other than an agent's
 _PIECE = 1 << 16
+_LONGEST = 16 << 20  # bytes of a line after which it is passed on as two; documents are shorter
 _POLL = 0.1
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 
 
+class _Output:
+    """The lines of a run's stream."""
+
+    def __init__(self) -> None:
+        self._lines = LineBuffer()
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def add(self, data: bytes) -> list[str]:
+        """Return the lines that end with data, of which the stream's end has none; what is too long, in parts."""
+        lines = [self._decoder.decode(line, final=True) for line in self._lines.add(data)]
+        if self._lines.size > (_LONGEST if data else 0):
+            lines.append(self._decoder.decode(self._lines.take(), final=not data))
+        return lines
+
+
 class _Run:
-    """A run of a thread, and its incomplete output lines."""
+    """A run of a thread, and its output."""
 
     def __init__(self, thread: ThreadId, process: WarmProcess) -> None:
         self.thread = thread
         self.process = process
-        self.rest: dict[IO[bytes], bytes] = {}
+        self.streams: dict[IO[bytes], _Output] = {}
         for stream in (process.stdout, process.stderr):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            self.rest[stream] = b""
+            self.streams[stream] = _Output()
 
     def sources(self) -> list[IO[bytes] | WarmProcess]:
         """Return what tells of it: its end, and its output."""
-        return [self.process, *self.rest]
-
-    def lines(self, stream: IO[bytes], data: bytes) -> list[str]:
-        *lines, self.rest[stream] = (self.rest[stream] + data).split(b"\n")
-        if not data and self.rest[stream]:
-            lines.append(self.rest[stream])
-            self.rest[stream] = b""
-        return [line.decode("utf-8", "replace") for line in lines]
+        return [self.process, *self.streams]
 
 
 class SideBySide:
@@ -171,14 +182,14 @@ class SideBySide:
             status = run.process.poll()
             if status is None:
                 continue
-            for stream in run.rest:
+            for stream in run.streams:
                 while self._read(run, stream):
                     pass
             with deferred():
                 for source in run.sources():
                     with contextlib.suppress(KeyError):
                         self._selector.unregister(source)
-                for stream in run.rest:
+                for stream in run.streams:
                     stream.close()
                 del self._running[thread]
                 self._ended[thread] = status if status >= 0 else UwfError.exit_status
@@ -206,7 +217,7 @@ class SideBySide:
         if not data:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(stream)
-        for line in run.lines(stream, data):
+        for line in run.streams[stream].add(data):
             self._pass_on(run.thread, line, stream is run.process.stderr)
         return bool(data)
 
@@ -231,8 +242,8 @@ class SideBySide:
             if is_error:
                 sys.stderr.write(f"{self._label(thread)}{line}\n" if self._text else f"{_of(thread, line)}\n")
                 sys.stderr.flush()
-            elif self._invocation.format == "yaml":
-                self._invocation.emit(json.loads(line), compact=True)
+            elif self._invocation.format == "yaml" and (document := _document(line)) is not None:
+                self._invocation.emit(document, compact=True)
             else:
                 self._invocation.write(f"{self._label(thread)}{line}" if self._text else line)
 
@@ -284,6 +295,13 @@ class SideBySide:
         finally:
             for run in self._running.values():
                 run.process.kill()
+
+
+def _document(line: str) -> Any:
+    """Return the document that a line is, None for what an agent's code printed."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(line)
+    return None
 
 
 def _of(thread: ThreadId, line: str) -> str:

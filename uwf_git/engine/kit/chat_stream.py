@@ -13,6 +13,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from uwf_git.base.line_buffer import LineBuffer
+
 MAX_CALLS = 128
 _MAX_LINE = 16_000_000  # bytes of one event
 
@@ -41,7 +43,7 @@ class Stream:
         self.begun = False
         self._at_most = at_most  # characters of the answer, its tool calls included
         self._size = 0
-        self._rest = b""
+        self._lines = LineBuffer()
         self._data: list[str] = []
         self._text: list[str] = []
         self._hear = hear
@@ -61,10 +63,9 @@ class Stream:
         """Parse the next bytes, split anywhere. Bytes after the end mark are ignored. Raises StreamProblem."""
         if self.done:
             return
-        if len(self._rest) + len(data) > _MAX_LINE:
+        if self._lines.size + len(data) > _MAX_LINE:
             raise StreamProblem("streamed an event without end")
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        for line in self._lines.add(data):
             self._line(line.rstrip(b"\r"))
             if self.done:
                 return
@@ -72,8 +73,7 @@ class Stream:
     def close(self) -> None:
         """End of input: an unterminated event counts."""
         if not self.done:
-            self._line(self._rest.rstrip(b"\r"))
-            self._rest = b""
+            self._line(self._lines.take().rstrip(b"\r"))
             self._dispatch()
 
     def value(self) -> dict[str, Any]:
