@@ -89,6 +89,82 @@ def test_an_agent_that_ends_the_process_has_failed_and_the_engine_goes_on(
     assert uwf("thread", "step", thread, "--agent", "rehearse").json["role"] == "writer"
 
 
+UNTOLD = "type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})"
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [
+        ("RuntimeError('boom')", "RuntimeError: boom"),
+        ("OSError(28, 'No space left on device')", "OSError: [Errno 28] No space left on device"),
+        ("ValueError('two\\nlines')", "ValueError: two lines"),
+        ("BaseException", "BaseException"),
+        (UNTOLD, "Odd"),
+    ],
+)
+def test_an_agent_whose_code_raises_has_failed_in_one_line_and_its_traceback_is_kept(
+    uwf: Uwf, package: Callable[[str], None], thread: str, error: str, how: str
+) -> None:
+    package(PLUGIN.replace("    return", f"    raise {error}\n    return", 1))
+    failed = uwf("thread", "step", thread, "--agent", "echo", check=6)
+    assert failed.error["message"] == f"agent uwf-echo failed: {how}" and len(failed.err.splitlines()) == 1
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["error"] == failed.error["message"]
+    assert "uwf_echo.py" in attempt["stderr"]
+    assert uwf("thread", "steps", thread).json == []
+    assert uwf("thread", "step", thread, "--agent", "rehearse").json["role"] == "writer"
+
+
+def test_agents_that_raise_in_parallel_have_failed_in_one_line_each(
+    uwf: Uwf, package: Callable[[str], None], thread: str
+) -> None:
+    package(PLUGIN.replace("    return", "    raise BaseException('boom')\n    return", 1))
+    other = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
+    failed = uwf("thread", "run", thread, other, "-j", "2", "--agent", "echo", check=6)
+    told = sorted((each["thread"], each["message"]) for each in map(error_of, failed.err.splitlines()))
+    assert told == [(each, "agent uwf-echo failed: BaseException: boom") for each in sorted((thread, other))]
+
+
+def error_of(line: str) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(line)["error"]
+    return error
+
+
+@pytest.mark.parametrize("part", ["parse_args", "named", "converse", "close", "say"])
+def test_other_code_of_an_agent_that_raises_is_its_failure_too(
+    uwf: Uwf, package: Callable[[str], None], thread: str, part: str
+) -> None:
+    package(
+        "from uwf_git.kit import Agent, Reply\n"
+        "from uwf_git.plugin import Conversation\n"
+        "def do(part, value=None):\n"
+        f"    if part == {part!r}:\n        raise KeyError(part)\n"
+        "    return value\n"
+        "class Talk(Conversation):\n"
+        "    def begin(self): return Reply('no answer', session='s')\n"
+        "    def say(self, text): return do('say', Reply('no answer', session='s'))\n"
+        "    def close(self): do('close')\n"
+        "agent = Agent('echo', lambda ctx: do('converse', Talk(ctx)),\n"
+        "    lambda args: do('parse_args', args), named=lambda args: do('named', 'uwf-echo'))\n"
+    )
+    failed = uwf("thread", "step", thread, "--agent", "echo", check=6)
+    assert failed.error["message"].endswith(f"agent uwf-echo failed: KeyError: '{part}'")
+
+
+def test_a_fault_of_the_kit_itself_is_an_internal_error_and_no_failure_of_the_agent(
+    uwf: Uwf, package: Callable[[str], None], thread: str, tmp_path: Path
+) -> None:
+    package(PLUGIN.replace("number: seven", "text: seven"))
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "from uwf_git.engine.kit.record import Recorder\n"
+        "def broken(*_args, **_options):\n    raise KeyError('ours')\n"
+        "Recorder.settle = broken\n"
+    )
+    failed = uwf("thread", "step", thread, "--agent", "echo", check=1)
+    assert failed.error["message"] == "internal error: KeyError: 'ours'"
+
+
 def test_a_line_without_end_of_an_agent_comes_through_a_parallel_run_in_parts(
     uwf: Uwf, package: Callable[[str], None], thread: str
 ) -> None:

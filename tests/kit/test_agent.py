@@ -113,6 +113,7 @@ def test_the_step_after_a_failed_one_goes_on_in_its_session(uwf: Uwf, thread: st
     [
         ("def run(ctx): return 7", "returned int"),
         ("def run(ctx): raise AgentFailed('out of credit', 'buy some')", "out of credit"),
+        ("class Mine(AgentFailed): pass\ndef run(ctx): raise Mine('out of credit')", "out of credit"),
         ("def run(ctx): return Reply('---\\nn: 1\\n---', output={'n': 10**20})", "outside"),
     ],
 )
@@ -122,6 +123,7 @@ def test_an_agent_that_breaks_its_word_fails_in_one_line(
     program, _notes = agent(body)
     failed = uwf("thread", "step", thread, "--agent", program, check=6)
     assert complaint in failed.error["message"] and failed.err.count("\n") == 1
+    assert "AgentFailed" not in failed.err and "Mine" not in failed.err
     assert uwf("thread", "show", thread).json["status"] == "failed"
 
 

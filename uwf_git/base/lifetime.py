@@ -144,6 +144,38 @@ def ends_refused(agent: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def agent_code(
+    agent: str, failure: str = "failed", hint: str = "UWF_LOG=error shows where"
+) -> Iterator[None]:
+    """Raise AgentFailed for whatever the block's code, an agent's, raises: except for errors of ours, interrupts, and
+    the end of the process, which `ends_refused` is for. Its traceback is in `printed` and in the log."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        import traceback
+
+        from uwf_git.base import log
+        from uwf_git.base.errors import AgentFailed, UwfError
+        from uwf_git.base.text import one_line
+
+        kind = type(error)
+        if isinstance(error, UwfError) or kind.__module__.startswith("uwf_git."):
+            raise
+        try:
+            message = one_line(str(error), 400)
+        except Exception:  # its own code again
+            message = ""
+        told = f"{kind.__name__}: {message}" if message else kind.__name__
+        trace = "".join(traceback.format_exception(error))
+        log.error("3VXHQ8RN", "{agent} raised {told}", agent=agent, told=told, traceback=trace)
+        failed = AgentFailed(f"agent {agent} {failure}: {told}", hint)
+        failed.printed = "", trace
+        raise failed from error
+
+
+@contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Defer signals during the block, so that Ctrl-C cannot separate starting a child or making a lock from
     remembering it. No effect outside a command's main thread."""

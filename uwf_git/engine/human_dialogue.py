@@ -3,7 +3,7 @@ answer from elsewhere."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,8 +99,8 @@ def typed_answer(
     code = shown_code(instance, head)
     recorder = Recorder(instance, None, name)
     context = playing.context(instance, at, order, config.args, Path(order.folder), recorder)
-    with closing(playing.converse(context)) as conversation:
-        reply: Reply = conversation.begin()
+    with playing.conversation(context) as conversation:
+        reply: Reply = conversation.first()
     from uwf_git.workflow.template import body_of
 
     if ballot is None:

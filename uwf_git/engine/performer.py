@@ -216,18 +216,10 @@ def _plugged_in(command: str) -> Agent:
         raise AgentFailed(f"no installed package brings an agent {command}", "see: uwf agent list")
     package = plugin.package or "its package"
     lifetime.share()
-    try:
-        with lifetime.ends_refused(command):
-            loaded = plugin.load()
-            agent = loaded if isinstance(loaded, Agent) else loaded()
-    except AgentFailed:
-        raise
-    except Exception as error:
-        # Third-party code may raise anything.
-        raise AgentFailed(
-            f"agent {command} of {package} cannot be loaded: {type(error).__name__}: {error}",
-            f"install {package} anew, or remove it",
-        ) from None
+    failure, hint = f"of {package} cannot be loaded", f"install {package} anew, or remove it"
+    with lifetime.ends_refused(command), lifetime.agent_code(command, failure, hint):
+        loaded = plugin.load()
+        agent = loaded if isinstance(loaded, Agent) else loaded()
     if not isinstance(agent, Agent):
         raise AgentFailed(
             f"agent {command} of {package} is {type(agent).__name__}, no Agent",

@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,8 @@ class Conversation:
     """Whether it can also be told so if its answer names no session: `say` then tells the whole conversation."""
     answers: Answers | None = None
     """Where its answers are kept until they are judged, if they are."""
+    agent = ""
+    """The name of its agent in steps."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -88,7 +90,12 @@ class Conversation:
         return self._next(lambda: self.say(text))
 
     def _next(self, ask: Callable[[], Reply]) -> Reply:
-        return ask() if self.answers is None else self.answers.next(ask, self.adopt_answer)
+        def answer() -> Reply:
+            hint = f"its traceback is kept: uwf thread attempts {self.ctx.thread} --json"
+            with lifetime.agent_code(self.agent, hint=hint):
+                return ask()
+
+        return answer() if self.answers is None else self.answers.next(answer, self.adopt_answer)
 
     def keep_session(self, session: str, put: Callable[[Hash, Any], Hash]) -> KeptSession:
         """Put what the agent's program keeps of a session, without secrets, as a Session node, so that another
@@ -201,7 +208,27 @@ class Agent:
         """Return the agent name in its steps with these arguments. Raises Usage."""
         if self._named is None or self._parse is None:
             return self.name
-        return self._named(self._parse(args))
+        with lifetime.agent_code(self.name):
+            return self._named(self._parse(args))
+
+    @contextmanager
+    def conversation(self, ctx: Context) -> Iterator[Conversation]:
+        """Begin the conversation of a step, and close it at the end. Raises AgentFailed."""
+        name = self.name if self._named is None or self._parse is None else self._named(ctx.options)
+        with lifetime.agent_code(name):
+            conversation = self.converse(ctx)
+        conversation.agent = name
+        try:
+            yield conversation
+        finally:
+            with lifetime.agent_code(name):
+                conversation.close()
+
+    def _options(self, args: Sequence[str]) -> Any:
+        if self._parse is None:
+            return None
+        with lifetime.agent_code(self.name):
+            return self._parse(args)
 
     def admit(self, instance: Instance, at: Position) -> None:
         """Raise if this machine cannot try the step at all; no attempt is recorded then."""
@@ -233,6 +260,10 @@ class Agent:
             )
             print(self.report(instance, head, order, args))
         except UwfError as error:
+            if isinstance(error, AgentFailed) and error.__cause__ is not None:  # of its own code
+                import traceback
+
+                traceback.print_exception(error.__cause__)
             hint = f" — {error.hint}" if error.hint else ""
             print(f"{self.name}: {error.message}{hint}", file=sys.stderr)
             return self.exit_status(error)
@@ -264,8 +295,8 @@ class Agent:
             previous=None,
             build_prompt=lambda *_: str(question_value["prompt"]),
         )
-        with lifetime.ends_refused(self.called(args)), closing(self.converse(ctx)) as conversation:
-            reply = conversation.begin()
+        with lifetime.ends_refused(self.called(args)), self.conversation(ctx) as conversation:
+            reply = conversation.first()
         value = reply_value(reply._replace(turns=reply.turns or tuple(recorder.turns)))
         clean = instance.redactor.value(sound(value))[0]
         question.with_name("answer.json").write_text(json.dumps(clean), "ascii")
@@ -346,7 +377,7 @@ class Agent:
         with ExitStack() as stack:
             if context.mounts is not None:
                 stack.enter_context(context.mounts)
-            conversation = stack.enter_context(closing(self.converse(context)))
+            conversation = stack.enter_context(self.conversation(context))
             conversation.answers = answers
             extraction: Extraction | None = None
             try:
@@ -378,7 +409,7 @@ class Agent:
                 recorder.settle(order, None, detail, error)
                 if isinstance(error, StoreUnwritable):
                     raise
-                raise AttemptFailed(error, detail) from None
+                raise AttemptFailed(error, detail) from error.__cause__
             history = context.history
             step = Step(history.start_hash, history.prev, order.role, output, detail, name)
             node = recorder.put(STEPNODE, step.payload())
@@ -425,7 +456,7 @@ class Agent:
             config=instance.config,
             cwd=cwd,
             deadline=None if order.timeout is None else recorder.began + order.timeout,
-            options=self._parse(args) if self._parse else None,
+            options=self._options(args),
             build_prompt=lambda remembers, resumes: prompt_at(
                 instance,
                 history,

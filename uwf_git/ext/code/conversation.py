@@ -26,7 +26,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -210,7 +210,7 @@ class _Asked:
             self._count((), (TurnRecord("user", asks.prompt),), None)
         try:
             with agent_slot(self._ctx.instance, self._command):
-                reply = self._reply = self._conversation.begin()
+                reply = self._reply = self._conversation.first()
         except ExtractionFailed as failure:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
@@ -289,7 +289,7 @@ def _open(
     if call is not None:  # the attempts of the caller are those of all its calls together
         ctx = ctx._replace(resume=_left(instance, thread, call, name, ctx))
     os.chdir(asks.cwd)
-    conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
+    conversation = stack.enter_context(teller.conversation(ctx)) if config.command else None
     return _Asked(ctx, recorder, conversation, config.command), name
 
 
