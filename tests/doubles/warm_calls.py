@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import threading
 import time
@@ -41,6 +42,9 @@ def main(args: Sequence[str]) -> int:
             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         case ["leave", "files"]:
             _kept.extend(open(os.devnull) for _ in range(300))  # noqa: SIM115
+        case ["leave", "a limit of files"]:
+            lifetime.share()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
         case ["leave", "memory"]:
             _kept.append(bytearray(os.urandom(1 << 20) * 128))
     return 0

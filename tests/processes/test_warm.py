@@ -114,7 +114,7 @@ def test_a_signal_that_a_call_is_sent_before_it_has_begun_interrupts_it(
         assert called.wait(10) == 130
 
 
-@pytest.mark.parametrize("what", ["foreign code", "a thread", "files", "memory"])
+@pytest.mark.parametrize("what", ["foreign code", "a thread", "files", "a limit of files", "memory"])
 def test_a_process_that_a_call_left_otherwise_than_it_was_is_not_used_again(
     pool: WarmPool, what: str
 ) -> None:

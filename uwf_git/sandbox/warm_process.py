@@ -105,6 +105,8 @@ class _Fork:
         self._program = program
         self._is_busy = False
         self._was_interrupted = False
+        self._nowhere = os.open(os.devnull, os.O_RDWR)
+        self._is_broken = False
 
     def serve(self) -> NoReturn:
         os.setsid()
@@ -121,6 +123,7 @@ class _Fork:
             new = [] if lifetime.is_shared() else [name for name in sys.modules if name not in known]
             is_last = (
                 self._was_interrupted
+                or self._is_broken
                 or lifetime.is_shared()
                 or threading.active_count() > threads
                 or _files() > files + _MOST_FILES
@@ -192,11 +195,12 @@ class _Fork:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(nowhere, number)
-        os.close(nowhere)
-        os.chdir("/")
+        try:
+            for number in range(3):
+                os.dup2(self._nowhere, number)
+            os.chdir("/")
+        except OSError:  # foreign code has closed the descriptor, or forbidden it
+            self._is_broken = True
         return status
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
