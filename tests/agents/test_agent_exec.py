@@ -15,6 +15,8 @@ from conftest import Uwf
 from one_role import failed, perform, read, start, worked
 
 from uwf_git.base.errors import Usage
+from uwf_git.engine.step import step
+from uwf_git.ext.agents import exec as agent_exec
 from uwf_git.ext.agents.exec import Options, parse_args
 from uwf_git.format.types import QUESTION
 from uwf_git.store.instance import Instance
@@ -47,6 +49,21 @@ def test_success_and_failure_become_the_status(instance: Instance) -> None:
     )
     made = worked(instance, "exec", sh("echo one; echo two >&2; exit 3"), STATUS)
     assert made.output == {"status": "failed", "report": "one\ntwo"}
+
+
+def test_the_output_of_a_command_is_searched_for_an_answer_once(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+
+    def counted(ctx: Any, argv: Any, finished: Any, seconds: float) -> Any:
+        searched.append(finished.stderr_size)
+        return heard(ctx, argv, finished, seconds)
+
+    heard = agent_exec._heard
+    monkeypatch.setattr(agent_exec, "_heard", counted)
+    step(instance, start(instance, STATUS), shlex.join(["uwf-exec", *sh("echo two >&2; exit 3")]))
+    assert searched == [4]
 
 
 @pytest.mark.parametrize(
