@@ -111,7 +111,7 @@ def test_a_step_waits_for_its_pack_and_its_ref_alone(
 
 def test_a_step_opens_and_removes_as_many_files_late_as_early(uwf: Uwf, hermetic: Path) -> None:
     _, *steps, _ = calls_of_steps(uwf, hermetic, 3 * MANY, 1)
-    for kind, most in (("openat", 75), ("unlink", 36)):
+    for kind, most in (("openat", 76), ("unlink", 36)):
         early, late = ([calls[kind] for calls in some] for some in (steps[:MANY], steps[-MANY:]))
         assert sorted(early)[MANY // 2] <= most, early
         assert sorted(late)[MANY // 2] <= most, late

@@ -65,7 +65,7 @@ def many_refs(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     pin(instance.store, instance.store.put(TEXT, "text"))
     repository = instance.store.repository
     (commit,) = repository.refs().values()
-    refs = {f"refs/uwf/threads/{number:026d}": commit for number in range(30)}
+    refs = {f"refs/uwf/threads/{number:026d}": commit for number in range(31)}
     repository.create_refs(refs)
     return repository.refs()
 

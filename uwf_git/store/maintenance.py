@@ -23,6 +23,7 @@ from uwf_git.git.fsync import ASIDE
 from uwf_git.git.refs import PACKED
 from uwf_git.git.repository import NAMESPACE, Oid, Repository
 from uwf_git.sandbox.programs import find_program, trusted_path
+from uwf_git.store import layout
 from uwf_git.store.indexing import Store
 
 KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may be about to name them
@@ -136,16 +137,23 @@ def large_packs(repository: Repository) -> int:
 
 
 def has_many_loose_refs(repository: Repository) -> bool:
-    """Return whether the refs that are files of their own, those of remotes left out, are so many that packing them is
-    worth a new packed-refs."""
-    folder, packed = repository.path / NAMESPACE, repository.path / PACKED
-    try:
-        loose = sum(len(os.listdir(f"{folder}/{kind}")) for kind in os.listdir(folder))  # noqa: PTH208
-        if loose <= LOOSE_REFS or not packed.exists():
-            return loose > LOOSE_REFS
-        return loose > min(packed.stat().st_size >> 10, 8 * LOOSE_REFS)
-    except OSError:  # git has removed an empty folder
+    """Return whether the threads whose refs are files of their own are so many that packing these is worth a new
+    packed-refs."""
+    loose = sum(_count_entries(repository.path / prefix) for prefix in (layout.THREADS, layout.ARCHIVE))
+    if loose <= LOOSE_REFS:
         return False
+    try:
+        packed = (repository.path / PACKED).stat().st_size
+    except OSError:
+        return True
+    return loose > min(packed >> 10, 8 * LOOSE_REFS)
+
+
+def _count_entries(folder: Path) -> int:
+    try:
+        return len(os.listdir(folder))  # noqa: PTH208
+    except OSError:  # git has removed it, since it was empty
+        return 0
 
 
 def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
