@@ -32,6 +32,8 @@ from uwf_git.store.location import init, locate
 
 KINDS = (WORKER, WORKER, HAND, HAND, SERVER)
 """What is killed, the likelier the oftener it stands here."""
+GAVE_UP = "the workers of the fleet end as soon as they begin"
+"""What a fleet ends with if all is killed before it works, as on a machine that is busy; then it is begun again."""
 
 
 class Soaked(NamedTuple):
@@ -67,9 +69,14 @@ def soak(
     chance, killed, began = random.Random(seed), collections.Counter[str](), time.monotonic()
     with open(root / "told", "wb") as out, open(root / "said", "wb") as said:
         options += ["--heartbeat", "3", "--tries", "10"]
-        fleet = subprocess.Popen([*UWF, "fleet", "run", "--all", *options], stdout=out, stderr=said)
+        command = [*UWF, "fleet", "run", "--all", *options]
+        fleet, fleets = subprocess.Popen(command, stdout=out, stderr=said), 1
         try:
-            while not _ended(fleet, chance.uniform(0.3, 1.7) * between):
+            while not _ended(fleet, chance.uniform(0.3, 1.7) * between) or (
+                fleet.returncode and (root / "said").read_text().count(GAVE_UP) == fleets
+            ):
+                if fleet.returncode is not None:
+                    fleet, fleets = subprocess.Popen(command, stdout=out, stderr=said), fleets + 1
                 kind = chance.choice(KINDS)
                 if found := processes(kind, root):
                     try:
