@@ -132,7 +132,7 @@ def test_a_server_that_is_back_without_the_namespace_does_not_answer_again(
     gone = json.loads(line_from(working))["error"]
     assert "no Temporal server answers" in gone["message"]
     (tmp_path / "server" / "temporal.db").unlink()
-    assert server.mend()
+    until(server.mend, "end of the server")
     lost = json.loads(line_from(working))["error"]
     assert lost["message"] == f"the Temporal server at {server.address} has no namespace triage"
     assert "temporal operator namespace create --namespace triage" in lost["hint"]

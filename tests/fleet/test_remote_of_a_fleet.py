@@ -430,7 +430,7 @@ def test_a_worker_says_that_its_server_is_gone_and_goes_on_when_that_is_there_ag
         kill_server(root)
         gone = f"no Temporal server answers at {server.address}: it "  # can't be reached, or has broken a call off
         assert gone in (said := line_from(working)) and "asked again and again" in said
-        assert server.mend()
+        until(server.mend, "end of the server")
         assert f"the Temporal server at {server.address} answers again" in line_from(working)
         goes(first, second)
         working.send_signal(signal.SIGTERM)
