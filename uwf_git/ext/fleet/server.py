@@ -23,7 +23,6 @@ LOOPBACK = "127.0.0.1"
 _PATIENCE = 60.0  # seconds to begin to listen, on a machine that has other things to do
 _POLL = 0.02
 _TRIES = 5  # ports that another process may take before the server does
-_GROWTH = "200"  # per cent of memory between two collections
 _MEMORY = "200MiB"  # beyond which Go's collector works harder
 # Loss is acceptable, so don't wait for the disk; data in the kernel survives the server's death.
 # The lock is held for good, since nobody else opens it: taking it anew is a quarter of the server's work.
@@ -115,7 +114,7 @@ class Server:
             *(word for setting in _SETTINGS for word in ("--dynamic-config-value", setting)),
             *(word for pragma in _PRAGMAS for word in ("--sqlite-pragma", pragma)),
         ]
-        self._guard = Descendants({"GOGC": _GROWTH, "GOMEMLIMIT": _MEMORY, **os.environ})
+        self._guard = Descendants({"GOMEMLIMIT": _MEMORY, **os.environ})
         self._guard.guard()
         with open(self._log, "wb") as out:
             self._process = processes.spawn(
