@@ -74,7 +74,7 @@ AS_PROCESS = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
 @pytest.mark.parametrize(
     ("command", "most_files", "most_modules", "most_compiled"),
     [
-        (["step", "--agent", AS_PROCESS], 89, 145, 250),
+        (["step", "--agent", AS_PROCESS], 89, 146, 250),
         (["step", "--agent", "uwf-rehearse"], 103, 160, 270),
         (["list"], 60, 113, 265),
     ],
