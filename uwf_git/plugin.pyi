@@ -232,6 +232,7 @@ from uwf_git.engine import calls as _engine_calls
 from uwf_git.engine import conversation as _conversations
 from uwf_git.engine import trusted_code as trusted_code
 from uwf_git.engine import watching as watching
+from uwf_git.engine.agent_code import ends_refused as ends_refused
 from uwf_git.engine.branch_states import branch_states as branch_states
 from uwf_git.engine.budget import COST as _COST_LIMIT
 from uwf_git.engine.budget import OPTIONS as _BUDGET_OPTIONS

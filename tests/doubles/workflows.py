@@ -25,6 +25,18 @@ graph:
   $START: [{ role: writer }]
   writer: [{ role: $END, condition: last }, { role: writer }]
 """
+ONE = """
+name: one
+description: One role.
+roles:
+  writer:
+    description: Writes.
+    systemPrompt: Write.
+    outputSchema: { type: object, properties: { text: { type: string } }, required: [text] }
+graph:
+  $START: [{ role: writer }]
+  writer: [{ role: $END }]
+"""
 
 
 def opened() -> Instance:

@@ -8,23 +8,12 @@ from pathlib import Path
 
 import pytest
 from conftest import Uwf
+from workflows import ONE
 
 from uwf_git.base.errors import Oversized
 from uwf_git.format.types import TEXT
 from uwf_git.store.instance import Instance
 
-WORKFLOW = """
-name: one
-description: One role.
-roles:
-  writer:
-    description: Writes.
-    systemPrompt: Write.
-    outputSchema: { type: object, properties: { text: { type: string } }, required: [text] }
-graph:
-  $START: [{ role: writer }]
-  writer: [{ role: $END }]
-"""
 LIMIT = 100_000
 AGENT = """
 from uwf_git.kit import Reply, TurnRecord, create_agent
@@ -48,7 +37,7 @@ def limited(uwf: Uwf, root: Path, script: Callable[[str, str], Path]) -> Path:
     """The agent, and a store whose files have at most LIMIT bytes."""
     uwf("init")
     subprocess.run(["git", "-C", root / "store.git", "config", "uwf.maxBlob", str(LIMIT)], check=True)
-    Path("one.yaml").write_text(WORKFLOW)
+    Path("one.yaml").write_text(ONE)
     uwf("workflow", "put", "one.yaml")
     return script("large", AGENT)
 

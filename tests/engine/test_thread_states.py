@@ -43,7 +43,7 @@ SPELLED = {
 STORED_ENDS = {
     "format/endings.py": {"completed", "failed", "killed"},  # in joins and archive tags, which never change
     "format/words.py": {"failed"},  # the cause of an attempt
-    "base/lifetime.py": {"failed"},  # what an agent has, in the message of its exception
+    "engine/agent_code.py": {"failed"},  # what an agent has, in the message of its exception
     "ext/evaluation/node_types.py": {"completed", "failed", "waiting"},  # a trial's, in its schema
     "workflow/draft.py": {"completed", "failed"},  # `end` in the source of a workflow
 }

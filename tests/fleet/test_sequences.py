@@ -246,6 +246,9 @@ print('{"text": "said"}')
 """
 
 
+_PATIENTLY = ("pace.SEQUENCE = 600.0", "slots._LINGER = 600.0")
+
+
 class Shared(Worked):
     """The same with a remote, whose hook notes what is pushed, and waits with ends of threads as long as there is a
     file `full`. Its worker takes threads ahead after its first turn."""
@@ -270,6 +273,16 @@ class Shared(Worked):
 
     def queue(self, *threads: str) -> None:
         self._uwf("fleet", "start", *threads, *self.at, "--remote", "origin", "--heartbeat", "2")
+
+    def take_ahead(self, many: int, *settings: str) -> list[str]:
+        """Begin a worker that takes threads ahead, as it has made quick steps; return so many threads that are not
+        queued."""
+        self.env = hurry(self.folder / "patient", "pace.QUICK = 600.0", "slots._WINDOW = 600.0", *settings)
+        first, *others = self.threads(1 + many)
+        self.work("--remote", "origin")
+        self.queue(first)
+        self.ends(first)
+        return others
 
     def pushes(self, kind: str) -> list[str]:
         """The pushes that had refs of a kind."""
@@ -300,15 +313,7 @@ def shared(
 
 def test_a_push_has_the_steps_of_several_threads(shared: Shared) -> None:
     """Also with one step at a time: the next threads are fetched while one is pushed."""
-    shared.env = hurry(
-        shared.folder / "patient",
-        "pace.QUICK = pace.SEQUENCE = 600.0",
-        "slots._WINDOW = slots._LINGER = 600.0",
-    )
-    first, *others = shared.threads(13)
-    shared.work("--remote", "origin")
-    shared.queue(first)
-    shared.ends(first)
+    others = shared.take_ahead(12, *_PATIENTLY)
     shared.queue(*others)
     for thread in others:
         shared.ends(thread)
@@ -320,11 +325,7 @@ def test_a_push_has_the_steps_of_several_threads(shared: Shared) -> None:
 def test_a_thread_that_was_taken_ahead_of_a_slow_step_goes_to_another_worker(
     shared: Shared, begin: Begin
 ) -> None:
-    shared.env = hurry(shared.folder / "patient", "pace.QUICK = 600.0", "slots._WINDOW = 600.0")
-    first, slow, *others = shared.threads(5)
-    shared.work("--remote", "origin")
-    shared.queue(first)
-    shared.ends(first)
+    slow, *others = shared.take_ahead(4)
     (shared.folder / f"waits-{slow}").touch()
     shared.queue(slow)
     wait_for(shared.folder / "began")
@@ -342,18 +343,9 @@ def test_a_thread_that_was_taken_ahead_of_a_slow_step_goes_to_another_worker(
 def test_a_worker_that_is_killed_while_steps_wait_for_their_push_has_nobody_asked_twice(
     shared: Shared,
 ) -> None:
-    shared.env = hurry(
-        shared.folder / "patient",
-        "pace.QUICK = pace.SEQUENCE = 600.0",
-        "slots._WINDOW = slots._LINGER = 600.0",
-    )
-    first, *others = shared.threads(6)
-    shared.work("--remote", "origin")
-    shared.queue(first)
-    shared.ends(first)
+    others = shared.take_ahead(5, *_PATIENTLY)
     (shared.folder / "full").touch()
     shared.queue(*others)
-
     for thread in others:
         shared.is_made(thread)
     kill(shared.worker.pid)

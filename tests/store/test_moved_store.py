@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Uwf
+from workflows import ONE
 
 from uwf_git.base.errors import StoreUnwritable
 from uwf_git.format.ids import ThreadId
@@ -16,18 +17,6 @@ from uwf_git.git.objects import Oid
 from uwf_git.store.instance import Instance
 from uwf_git.store.private_files import write_private
 
-WORKFLOW = """
-name: one
-description: One role.
-roles:
-  mover:
-    description: Moves.
-    systemPrompt: Move.
-    outputSchema: { type: object, properties: { text: { type: string } }, required: [text] }
-graph:
-  $START: [{ role: mover }]
-  mover: [{ role: $END }]
-"""
 # Moves the store away while it is asked, the first time.
 MOVER = """
 import os, sys
@@ -94,7 +83,7 @@ def test_a_write_into_a_store_that_is_gone_makes_no_folder(
 def test_a_step_whose_store_is_moved_away_says_so_and_is_asked_again_once_it_is_back(
     uwf: Uwf, root: Path, script: Callable[[str, str], Path], words: list[str]
 ) -> None:
-    Path("one.yaml").write_text(WORKFLOW)
+    Path("one.yaml").write_text(ONE)
     uwf("init")
     uwf("workflow", "put", "one.yaml")
     thread = uwf("thread", "start", "one", "-p", "go").json["thread"]

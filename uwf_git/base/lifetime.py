@@ -113,69 +113,6 @@ def end(status: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def ends_refused(agent: str) -> Iterator[None]:
-    """Raise AgentFailed if the block's code, an agent's, ends this process by `sys.exit`, or in a process of our own by
-    `os._exit`: in the main thread, and not in a process that it forks. In another thread that ends it as failed."""
-    import threading
-
-    end, here, main = os._exit, os.getpid(), threading.current_thread()
-
-    def refuse(status: int) -> NoReturn:
-        if os.getpid() != here:
-            end(status)
-        if threading.current_thread() is not main:
-            end(status or 1)
-        raise SystemExit(status)
-
-    try:
-        if is_own():
-            os._exit = refuse
-        yield
-    except SystemExit as wanted:
-        from uwf_git.base.errors import AgentFailed
-
-        code = "exit 0" if wanted.code is None else wanted.code
-        raise AgentFailed(
-            f"agent {agent} ended the process: {f'exit {code}' if isinstance(code, int) else code}",
-            "its code must return, or raise AgentFailed",
-        ) from None
-    finally:
-        os._exit = end
-
-
-@contextlib.contextmanager
-def agent_code(
-    agent: str, failure: str = "failed", hint: str = "UWF_LOG=error shows where"
-) -> Iterator[None]:
-    """Raise AgentFailed for whatever the block's code, an agent's, raises: except for errors of ours, interrupts, and
-    the end of the process, which `ends_refused` is for. Its traceback is in `printed` and in the log."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        import traceback
-
-        from uwf_git.base import log
-        from uwf_git.base.errors import AgentFailed, UwfError
-        from uwf_git.base.text import one_line
-
-        kind = type(error)
-        if isinstance(error, UwfError) or kind.__module__.startswith("uwf_git."):
-            raise
-        try:
-            message = one_line(str(error), 400)
-        except Exception:  # its own code again
-            message = ""
-        told = f"{kind.__name__}: {message}" if message else kind.__name__
-        trace = "".join(traceback.format_exception(error))
-        log.error("3VXHQ8RN", "{agent} raised {told}", agent=agent, told=told, traceback=trace)
-        failed = AgentFailed(f"agent {agent} {failure}: {told}", hint)
-        failed.printed = "", trace
-        raise failed from error
-
-
-@contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Defer signals during the block, so that Ctrl-C cannot separate starting a child or making a lock from
     remembering it. No effect outside a command's main thread."""

@@ -33,6 +33,7 @@ from uwf_git.config.resolve import (
     plugins,
     shipped,
 )
+from uwf_git.engine.agent_code import ends_refused, errors_caught
 from uwf_git.format.casting import cast_of
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE
@@ -217,7 +218,7 @@ def _plugged_in(command: str) -> Agent:
     package = plugin.package or "its package"
     lifetime.share()
     failure, hint = f"of {package} cannot be loaded", f"install {package} anew, or remove it"
-    with lifetime.ends_refused(command), lifetime.agent_code(command, failure, hint):
+    with ends_refused(command), errors_caught(command, failure, hint):
         loaded = plugin.load()
         agent = loaded if isinstance(loaded, Agent) else loaded()
     if not isinstance(agent, Agent):
@@ -252,7 +253,7 @@ def perform(
     """Run an in-process agent in a folder, which becomes the current one if the process is a command of ours.
     Raises Waiting, OutOfRounds, StoreUnwritable, StoreDamaged."""
     try:
-        with _within(folder), lifetime.ends_refused(order.name):
+        with _within(folder), ends_refused(order.name):
             return AgentResult(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
     except (Waiting, OutOfRounds):
         instance.runs.withdraw(at.head.thread)

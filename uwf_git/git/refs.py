@@ -507,18 +507,11 @@ def _object_id(text: str) -> Oid | None:
 
 
 def _loose_ref(path: str) -> Oid | None:
-    try:  # of thousands: quicker than by `read_file`
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
     try:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        data = os.read(descriptor, 101) if is_file else b""
+        data = read_file(path)
     except OSError:
         return None
-    finally:
-        os.close(descriptor)
-    return None if len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
+    return None if data is None or len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
 
 
 def _read(source: int | bytes, size: int, at: int) -> bytes:

@@ -19,7 +19,7 @@ from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import COMMIT, PRIVATE, TAG, RefMove, Repository
 from uwf_git.git.sqlite_cache import boot
-from uwf_git.store import layout, removed
+from uwf_git.store import layout
 from uwf_git.store.witness_log import (
     ACCEPTED,
     BORN,
@@ -387,8 +387,10 @@ class _Reachable:
 
     def _is_in_thread(self, ref: str, thread: ThreadId, oid: str) -> bool:
         tips = [self._refs[name] for name in (ref, layout.ARCHIVE + thread) if name in self._refs]
+        from uwf_git.store.removed import kept_refs
+
         with contextlib.suppress(UwfError):
-            tips += map(str, removed.kept_refs(self._repository, thread).values())
+            tips += map(str, kept_refs(self._repository, thread).values())
         return oid in self._walk(tips) or self._is_folded(ref, oid)
 
     def _is_unfolded(self, fold: str) -> bool:

@@ -36,6 +36,7 @@ from typing import BinaryIO, NamedTuple
 
 from uwf_git.git.fsync import ASIDE, make_folders, write_all
 from uwf_git.git.libgit2 import Oid
+from uwf_git.git.refs import read_file
 from uwf_git.git.repository import RefMove
 from uwf_git.git.sqlite_cache import boot
 
@@ -570,9 +571,8 @@ def _regular(path: Path, flags: int = 0) -> BinaryIO:
 
 
 def _text_in(path: Path) -> str:
-    """Read a regular file. Raises OSError."""
-    with _regular(path) as file:
-        return file.read().decode(errors="replace")
+    """Return the text of a regular file, "" for none. Raises OSError."""
+    return (read_file(path) or b"").decode(errors="replace")
 
 
 def _put(path: Path, data: bytes, mode: int = 0o600, before: Path | None = None) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base import lifetime, log
 from uwf_git.base.errors import AgentFailed, StoreUnwritable, Unavailable, Usage, UwfError
 from uwf_git.base.text import shortened
+from uwf_git.engine.agent_code import ends_refused, errors_caught
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.context import Context, KeptSession, Reply
 from uwf_git.engine.kit.memory import Memory, carry_on
@@ -92,7 +93,7 @@ class Conversation:
     def _next(self, ask: Callable[[], Reply]) -> Reply:
         def answer() -> Reply:
             hint = f"its traceback is kept: uwf thread attempts {self.ctx.thread} --json"
-            with lifetime.agent_code(self.agent, hint=hint):
+            with errors_caught(self.agent, hint=hint):
                 return ask()
 
         return answer() if self.answers is None else self.answers.next(answer, self.adopt_answer)
@@ -206,28 +207,31 @@ class Agent:
 
     def called(self, args: Sequence[str]) -> str:
         """Return the agent name in its steps with these arguments. Raises Usage."""
+        return self.name if self._named is None else self._name_with(self._options(args))
+
+    def _name_with(self, options: Any) -> str:
         if self._named is None or self._parse is None:
             return self.name
-        with lifetime.agent_code(self.name):
-            return self._named(self._parse(args))
+        with errors_caught(self.name):
+            return self._named(options)
 
     @contextmanager
     def conversation(self, ctx: Context) -> Iterator[Conversation]:
         """Begin the conversation of a step, and close it at the end. Raises AgentFailed."""
-        name = self.name if self._named is None or self._parse is None else self._named(ctx.options)
-        with lifetime.agent_code(name):
+        name = self._name_with(ctx.options)
+        with errors_caught(name):
             conversation = self.converse(ctx)
         conversation.agent = name
         try:
             yield conversation
         finally:
-            with lifetime.agent_code(name):
+            with errors_caught(name):
                 conversation.close()
 
     def _options(self, args: Sequence[str]) -> Any:
         if self._parse is None:
             return None
-        with lifetime.agent_code(self.name):
+        with errors_caught(self.name):
             return self._parse(args)
 
     def admit(self, instance: Instance, at: Position) -> None:
@@ -295,7 +299,7 @@ class Agent:
             previous=None,
             build_prompt=lambda *_: str(question_value["prompt"]),
         )
-        with lifetime.ends_refused(self.called(args)), self.conversation(ctx) as conversation:
+        with ends_refused(self.called(args)), self.conversation(ctx) as conversation:
             reply = conversation.first()
         value = reply_value(reply._replace(turns=reply.turns or tuple(recorder.turns)))
         clean = instance.redactor.value(sound(value))[0]
@@ -323,7 +327,7 @@ class Agent:
         recorder = Recorder(instance, None if is_anothers else head.thread, self.called(args), is_put)
         recorder.introduce()
         try:
-            with lifetime.ends_refused(self.called(args)):
+            with ends_refused(self.called(args)):
                 node = self.perform(instance, instance.threads.position(head), order, args, recorder)
             recorder.store()
             return node

@@ -3,6 +3,7 @@ the private folder at once, so its turns survive the process; it reaches the sto
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -342,8 +343,6 @@ class Recorder:
 
     def _describe(self, turn: TurnRecord) -> str:
         if turn.role == "tool" and turn.tool and turn.arguments is not None:
-            import json
-
             argument = turn.arguments
             if isinstance(argument, dict) and len(argument) == 1:
                 argument = next(iter(argument.values()))
@@ -572,8 +571,6 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 def _beginning_of(turn: TurnRecord) -> TurnRecord:
     def cut_json(value: Any) -> Any:
-        import json
-
         text = json.dumps(value, ensure_ascii=False)
         return value if len(text) <= _CUT else cut(text, _CUT)
 

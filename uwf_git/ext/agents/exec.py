@@ -63,9 +63,7 @@ TAIL = 20_000  # characters of a report
 _MOST_READ = 32 << 20  # bytes of an output in which an answer is looked for
 _NAMED = 3  # reported problems of a command's output
 _UNCLEAR = "let it print one answer, as JSON or between two lines of ---, and its other output to a file"
-_KILLED = (
-    128 + signal.SIGKILL
-)  # the exit status of a shell whose program was killed, for example out of memory
+_KILLED = 128 + signal.SIGKILL  # a shell's exit status if its program was killed, as when memory runs out
 _AGAIN = "somebody ended it, or the machine ran out of memory: step again"
 _DISPUTED = "let it print its answer when it has ended its work, and exit with 0 if that says yes"
 _LONGER = "raise the agent's timeout in config.yaml"

@@ -65,9 +65,9 @@ from uwf_git.plugin import (
     broken_off,
     closest_names,
     detail_of,
+    ends_refused,
     errors,
     is_full,
-    lifetime,
     normalise_payload,
     one_line,
     parse_json,
@@ -512,7 +512,7 @@ def main(argv: Sequence[str]) -> int:
     def tell(act: Callable[[], Any], wants_data: bool = True) -> None:
         calls.commit = None
         try:
-            with lifetime.ends_refused(calls.name):
+            with ends_refused(calls.name):
                 reply: dict[str, Any] = {"value": act()}
         except UwfError as error:
             reply = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
