@@ -38,12 +38,6 @@ class UnknownWord(Invalid):
 class Oversized(Invalid):
     """A node or file is larger than a store takes. It was not written."""
 
-    def __init__(self, what: str, size: int, at_most: int, to_raise: str) -> None:
-        super().__init__(
-            f"{what} has {size:,} bytes, over the limit of {at_most:,}",
-            f"put large texts into files, or raise the limit: {to_raise}",
-        )
-
 
 class LimitExceeded(Invalid):
     """A workflow's expression or template exceeded its time or memory. Depends on the machine, so it is never
@@ -284,12 +278,6 @@ class NotSupportedClassicWorkflow(Invalid):
 
     code = "NotSupportedClassicWorkflow"
 
-    def __init__(self, shown: str) -> None:
-        super().__init__(
-            f"{shown} is of the classic form, which is not carried out",
-            "convert it to workflow.md with a graph and steps",
-        )
-
 
 class StoreGone(NotFound):
     """There is no store where one with threads stood."""
@@ -320,6 +308,14 @@ class ValidationFailed(Invalid):
     """A workflow that a menu item requires to be complete isn't."""
 
     code = "ValidationFailed"
+
+
+def error_of(kind: str, message: str, hint: str = "") -> UwfError:
+    """Return the error of another process by the name of its class, a UwfError if this module has no such."""
+    known = globals().get(kind)
+    if isinstance(known, type) and issubclass(known, UwfError):
+        return known(message, hint)
+    return UwfError(message, hint)
 
 
 class Failure(NamedTuple):

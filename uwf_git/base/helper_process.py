@@ -22,8 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from uwf_git.base import errors, lifetime
-from uwf_git.base.errors import UwfError
+from uwf_git.base import lifetime
+from uwf_git.base.errors import UwfError, error_of
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, charge
 
 _PATIENCE = 30.0
@@ -52,8 +52,7 @@ def call(function: str, *arguments: Any) -> Any:
     charge(reply["seconds"])
     if (error := reply.get("error")) is None:
         return reply["value"]
-    kind, message, hint = error
-    raise getattr(errors, kind, UwfError)(message, hint)
+    raise error_of(*error)
 
 
 class _Helper:

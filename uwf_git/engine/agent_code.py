@@ -60,9 +60,9 @@ def errors_caught(
             message = one_line(str(error), 400)
         except Exception:  # its own code again
             message = ""
-        told = f"{kind.__name__}: {message}" if message else kind.__name__
+        fault = f"{kind.__name__}: {message}" if message else kind.__name__
         trace = "".join(traceback.format_exception(error))
-        log.error("3VXHQ8RN", "{agent} raised {told}", agent=agent, told=told, traceback=trace)
-        failed = AgentFailed(f"agent {agent} {failure}: {told}", hint)
+        log.error("3VXHQ8RN", "{agent} raised {fault}", agent=agent, fault=fault, traceback=trace)
+        failed = AgentFailed(f"agent {agent} {failure}: {fault}", hint)
         failed.printed = "", trace
         raise failed from error

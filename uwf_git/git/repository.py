@@ -167,7 +167,10 @@ class Repository(ObjectDatabase):
     def require_size(self, size: int, what: str = "a file") -> None:
         """Raise Oversized for a blob of more bytes than `verify` accepts."""
         if size > _SMALL and size > (at_most := self.config.max_blob):
-            raise Oversized(what, size, at_most, self.config.to_raise("uwf.maxBlob", str(size)))
+            raise Oversized(
+                f"{what} has {size:,} bytes, over the limit of {at_most:,}",
+                f"put large texts into files, or raise the limit: {self.config.to_raise('uwf.maxBlob', str(size))}",
+            )
 
     def write_tree(self, entries: Iterable[Entry]) -> Oid:
         """Write a tree of unsorted entries."""

@@ -53,7 +53,7 @@ from uwf_git.plugin import (
     check_schema,
     counted,
     encodable,
-    errors,
+    error_of,
     find_call,
     known_agent,
     last_line,
@@ -434,7 +434,7 @@ class Calls:
         """Return an answer as the code hears it. A script hears null of an agent that failed. Raises what ended a call
         although its agent has not failed, so that the step can be made again."""
         if kind := answer.get("ended"):
-            raise getattr(errors, kind)(answer["error"], answer["hint"])
+            raise error_of(kind, answer["error"], answer["hint"])
         spent = {"spent": self._spent + self._used()} if self._is_script else {}
         if "error" not in answer:
             return {"value": answer["value"], **spent}

@@ -293,6 +293,9 @@ def offered_by(crew: Crew, name: str) -> CrewWorkflow:
         return match
     shown = one_line(name, 80)
     if name.casefold().endswith(CLASSIC):
-        raise NotSupportedClassicWorkflow(shown)
+        raise NotSupportedClassicWorkflow(
+            f"{shown} is of the classic form, which is not carried out",
+            "convert it to workflow.md with a graph and steps",
+        )
     hint = nearest(name, [offered.id for offered in crew.workflows]) or f"see: uwf crew show {crew.name}"
     raise UnknownWorkflow(f"crew {crew.name!r} has no workflow {shown!r}", hint)

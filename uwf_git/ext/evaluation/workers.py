@@ -38,7 +38,8 @@ from uwf_git.plugin import (
     UwfError,
     WarmPool,
     WarmProcess,
-    errors,
+    error_of,
+    failure_of,
     open_here,
     signals_deferred,
 )
@@ -70,7 +71,7 @@ def _done(instance: Instance, task: Task) -> TrialResult | UwfError:
     except UwfError as error:
         return error
     except OSError as error:
-        message = errors.failure_of(error).message
+        message = failure_of(error).message
         if error.errno in _OF_THE_DISK:
             return StoreUnwritable(message, "check free space")
         return UwfError(message, "check what its agents did to its folder")
@@ -234,9 +235,7 @@ def _describe(done: TrialResult | UwfError) -> dict[str, Any]:
 
 def _read(said: Mapping[str, Any], task: Task) -> TrialResult | UwfError:
     if "error" in said:
-        name, message, hint = said["error"]
-        kind = getattr(errors, name, UwfError)
-        return kind(message, hint) if issubclass(kind, UwfError) else UwfError(message, hint)
+        return error_of(*said["error"])
     trial = task.known or identified(parse_trial(Hash(""), said["trial"]))
     return TrialResult(
         trial,
