@@ -32,8 +32,9 @@ from uwf_git.store.location import init, locate
 
 KINDS = (WORKER, WORKER, HAND, HAND, SERVER)
 """What is killed, the likelier the oftener it stands here."""
-GAVE_UP = "the workers of the fleet end as soon as they begin"
-"""What a fleet ends with if all is killed before it works, as on a machine that is busy; then it is begun again."""
+GAVE_UP = ("the workers of the fleet end as soon as they begin", "no Temporal server answers at ")
+"""What a fleet ends with if its workers, or the server before these have met it, were killed five times as they began,
+as on a machine that is busy; then it is begun again."""
 
 
 class Soaked(NamedTuple):
@@ -70,13 +71,11 @@ def soak(
     with open(root / "told", "wb") as out, open(root / "said", "wb") as said:
         options += ["--heartbeat", "3", "--tries", "10"]
         command = [*UWF, "fleet", "run", "--all", *options]
-        fleet, fleets = subprocess.Popen(command, stdout=out, stderr=said), 1
+        fleet = subprocess.Popen(command, stdout=out, stderr=said)
         try:
-            while not _ended(fleet, chance.uniform(0.3, 1.7) * between) or (
-                fleet.returncode and (root / "said").read_text().count(GAVE_UP) == fleets
-            ):
+            while not _ended(fleet, chance.uniform(0.3, 1.7) * between) or _gave_up(fleet, root / "said"):
                 if fleet.returncode is not None:
-                    fleet, fleets = subprocess.Popen(command, stdout=out, stderr=said), fleets + 1
+                    fleet = subprocess.Popen(command, stdout=out, stderr=said)
                 kind = chance.choice(KINDS)
                 if found := processes(kind, root):
                     try:
@@ -98,6 +97,11 @@ def soak(
         fleet.returncode,
         (root / "said").read_text(),
     )
+
+
+def _gave_up(fleet: subprocess.Popen[bytes], said: Path) -> bool:
+    lines = said.read_text().splitlines()
+    return bool(fleet.returncode and lines and any(text in lines[-1] for text in GAVE_UP))
 
 
 def _ended(process: subprocess.Popen[bytes], within: float) -> bool:
