@@ -86,6 +86,8 @@ def test_a_node_that_forges_do_not_like_or_do_not_take_is_named(
     found: Found, thread: str, root: Path
 ) -> None:
     assert [each["status"] for each in found("sizes")] == ["ok"]
+    config = ["git", "--git-dir", root / "store.git", "config"]
+    subprocess.run([*config, "uwf.maxBlob", "100m"], check=True)
     store = opened().store
     large = store.put(TEXT, "x" * 2_000_000)
     pin(store, large)
@@ -94,6 +96,7 @@ def test_a_node_that_forges_do_not_like_or_do_not_take_is_named(
     assert large in said[0]["message"] and "2.0 MB" in said[0]["message"]
     huge = store.put(TEXT, "x" * 96_000_000)
     pin(store, huge)
+    subprocess.run([*config, "--unset", "uwf.maxBlob"], check=True)
     errors = [each for each in found("sizes", code=1) if each["status"] == "error"]
     assert [huge in each["message"] for each in errors] == [True]
     assert "more than forges take" in errors[0]["message"] and errors[0]["hint"]

@@ -196,11 +196,11 @@ def test_an_address_that_git_would_take_for_a_command_is_refused(uwf: Uwf, url: 
 
 
 def test_a_blob_that_forges_refuse_is_named_before_anything_is_pushed(pair: Pair) -> None:
-    pair.git("config", "uwf.maxBlob", "2m", at=pair.ada.store)
     pair.ada("cas", "put", "Text", "-", input=json.dumps("x" * 1_500_000))
     warned = pair.ada("push")
     assert "1.5 MB" in warned.err and warned.json["large"][0]["node"]
     node = pair.ada("cas", "put", "Text", "-", input=json.dumps("y" * 2_500_000)).json["hash"]
+    pair.git("config", "uwf.maxBlob", "2m", at=pair.ada.store)
     other = pair.ada.starts("small", workflow="loop")
     refused = pair.ada("push", check=1)
     assert "uwf.maxBlob" in refused.error["hint"] and f"node {node}" in refused.error["message"]
