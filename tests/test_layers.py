@@ -25,6 +25,7 @@ ROOMS = (
     "git",
     "workflow",
     "config",
+    "forge",
     "store",
     "trust",
     "workspaces",

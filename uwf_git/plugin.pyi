@@ -379,6 +379,12 @@ from uwf_git.engine.trusted_code import require_trusted as require_trusted
 from uwf_git.engine.trusted_code import trust_code as trust_code
 from uwf_git.engine.turn.table import settle as _settle_thread
 from uwf_git.engine.waits import waits_in as waits_in
+from uwf_git.forge.address import Forge as Forge
+from uwf_git.forge.address import ForgeRepository as ForgeRepository
+from uwf_git.forge.client import ForgeClient as ForgeClient
+from uwf_git.forge.client import ForgeDeclined as ForgeDeclined
+from uwf_git.forge.client import ForgeUnavailable as ForgeUnavailable
+from uwf_git.forge.client import Hints as _ForgeHints
 from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
 from uwf_git.format import document as _documents
@@ -759,6 +765,7 @@ FETCH_TOOL = _FETCH_TOOL
 FINDING_CODES = _FINDING_CODES
 FieldReader = _FieldReader
 FileChange = _FileChange
+ForgeHints = _ForgeHints
 GIT_PATIENCE = _GIT_PATIENCE
 GOOD_SIGNATURE = _GOOD_SIGNATURE
 IndexOverlay = _IndexOverlay

@@ -35,6 +35,7 @@ _ROOMS = {
     "git": "Git",
     "workflow": "Workflows and decisions",
     "config": "Settings",
+    "forge": "Forges",
     "store": "A store and its threads",
     "trust": "Trust",
     "workspaces": "Worktrees",

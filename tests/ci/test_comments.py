@@ -11,9 +11,9 @@ from conftest import Uwf
 from forge_server import Failing, ForgeServer, answer, forge_server
 
 from uwf_git.base.errors import Declined, Invalid, RemoteFailed, Usage
-from uwf_git.ext.ci.comments import MARK, Body, handed_over, read_bodies, write_comments
-from uwf_git.ext.ci.forge_api import ForgeApi, Unavailable
+from uwf_git.ext.ci.comments import MARK, Body, api_of, handed_over, read_bodies, write_comments
 from uwf_git.ext.ci.job import CHANGE, SWEEP, Job
+from uwf_git.forge.client import ForgeClient, ForgeUnavailable
 
 FORGES = ("github", "gitlab", "forgejo", "gitea")
 TOKEN = "secret-token-0123456789"
@@ -35,8 +35,9 @@ def repository(server: ForgeServer) -> str:
     return "42" if server.forge == "gitlab" else "ann/work"
 
 
-def api(server: ForgeServer, patience: float = 30.0) -> ForgeApi:
-    return ForgeApi(server.forge, server.url, repository(server), TOKEN, patience)
+def api(server: ForgeServer, patience: float = 30.0) -> ForgeClient:
+    job = Job(server.forge, CHANGE, 7, repository=repository(server), api=server.url)
+    return api_of(job, TOKEN, patience)
 
 
 def comment(server: ForgeServer, text: str = "It passed.", patience: float = 30.0) -> str:
@@ -104,7 +105,7 @@ def test_a_server_that_fails_is_asked_again_and_not_for_ever(server: ForgeServer
     server.failing["GET"] = [Failing(503, b""), Failing(0)]
     assert comment(server) == "created"
     server.failing["GET"] = [Failing(503, answer("gitlab-limit"))] * 9
-    with pytest.raises(Unavailable, match="answered 503"):
+    with pytest.raises(ForgeUnavailable, match="answered 503"):
         comment(server, "Other", patience=3.0)
 
 
@@ -134,10 +135,10 @@ def test_a_limit_longer_than_its_patience_ends_it_at_once(github: ForgeServer) -
             403, answer("github-primary-limit"), {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": later}
         )
     ]
-    with pytest.raises(Unavailable, match=r"limits the rate of calls: it asks to wait \d{4} s"):
+    with pytest.raises(ForgeUnavailable, match=r"limits the rate of calls: it asks to wait \d{4} s"):
         comment(github)
     github.failing["POST"] = [Failing(403, answer("github-secondary-limit"))]
-    with pytest.raises(Unavailable, match="wait 60 s"):
+    with pytest.raises(ForgeUnavailable, match="wait 60 s"):
         comment(github)
 
 
@@ -185,13 +186,13 @@ def test_a_next_page_elsewhere_is_asked_of_the_same_server(github: ForgeServer) 
 )
 def test_no_token_goes_where_others_can_read_it(address: str) -> None:
     with pytest.raises((Usage, Invalid)):
-        ForgeApi("github", address, "ann/work", TOKEN)
+        api_of(Job("github", CHANGE, 7, repository="ann/work", api=address), TOKEN)
 
 
 @pytest.mark.parametrize("name", ("", "../../user", "ann/work?x=1", "ann/work#", "ann//work"))
 def test_a_repositorys_name_stays_a_name(name: str) -> None:
     with pytest.raises(Usage):
-        ForgeApi("github", "https://api.github.com", name, TOKEN)
+        api_of(Job("github", CHANGE, 7, repository=name, api="https://api.github.com"), TOKEN)
 
 
 def test_an_answer_that_repeats_the_token_is_not_printed(github: ForgeServer) -> None:
@@ -212,7 +213,12 @@ def test_an_answer_that_is_none_is_an_error(github: ForgeServer, body: bytes) ->
 
 def test_of_a_sweep_the_open_changes_of_each_branch_are_found(server: ForgeServer) -> None:
     branch = "uwf/threads/01M7YG01Q9Z55XDYX31FFWGFQ5"
-    server.changes = [(7, branch, "ann/work"), (8, "other", "ann/work"), (9, branch, "mallory/work")]
+    for number, head, whose in (
+        (7, branch, "ann/work"),
+        (8, "other", "ann/work"),
+        (9, branch, "mallory/work"),
+    ):
+        server.has_change(number, head, whose)
     with api(server) as calls:
         written = write_comments(calls, Job(server.forge, SWEEP), [Body(branch, "One"), Body("uwf/x", "Two")])
     assert [(each.number, each.done) for each in written] == [(7, "created"), (None, "no-change-open")]

@@ -25,6 +25,7 @@ from uwf_git.config.settings import (
     FIELDS,
     FILE,
     FLAT,
+    FORGE_FIELDS,
     INLINE_KEY,
     KEYS,
     NESTED,
@@ -227,6 +228,8 @@ def split_key(key: str, data: Any) -> ValuePath:
     cut = next((at for at, part in enumerate(rest) if at and part in STRUCTURED.get(section, ())), None)
     if cut is not None:
         return (section, ".".join(rest[:cut]), *rest[cut:])
+    if section == "forges" and len(rest) > 1 and rest[-1] in FORGE_FIELDS:
+        return (section, ".".join(rest[:-1]), rest[-1])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
     section_value = value_at(data, (section,))

@@ -1,4 +1,4 @@
-"""Forge pages of a pushed branch, derived from the remote's URL alone, without network and without its
+"""Repositories and pages of forges, derived from a remote's URL alone, without network and without its
 credentials."""
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _HOSTS = {
     "bitbucket.org": "bitbucket",
     "git.sr.ht": "sourcehut",
 }
-# SSH hosts on the HTTPS port, for restrictive networks.
-_SSH_HOSTS = {
+# Other names of a host; those of SSH are on the HTTPS port, for restrictive networks.
+_ALIASES = {
+    "www.github.com": "github.com",
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
     "altssh.bitbucket.org": "bitbucket.org",
@@ -50,6 +51,20 @@ _PAGES = {
 }
 
 
+class Location(NamedTuple):
+    """A repository on a forge of a known kind, one of FORGES, or "" for an unknown host. `host` has the port, if it is
+    not the scheme's; `path` is below the server, without `.git`, and as the URL means it, not as it quotes it."""
+
+    kind: str
+    scheme: str
+    host: str
+    path: str
+
+    @property
+    def server(self) -> str:
+        return f"{self.scheme}://{self.host}"
+
+
 class Pages(NamedTuple):
     """URLs to open. `compare` is None without a base, or if the forge has no such page."""
 
@@ -61,42 +76,41 @@ class Pages(NamedTuple):
 def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | None = None) -> Pages | None:
     """Return a branch's pages. `branch` and `base` are names below refs/heads/; `kinds` maps hosts to forges
     (see `settings.FORGES`). None for local paths and unknown hosts."""
-    repository = _repository(url, kinds or {})
-    if repository is None:
+    location = locate(url, kinds or {})
+    if location is None or not _is_repository(location):
         return None
-    kind, root = repository
+    root = f"{location.server}/{_quoted(location.path, '/~')}"
     names = {
         "branch": _quoted(branch),
         "base": _quoted(base or ""),
         "whole_branch": _quoted(branch, ""),
         "whole_base": _quoted(base or "", ""),
     }
-    shown, commits, compare = (page.format(**names) for page in _PAGES[kind])
+    shown, commits, compare = (page.format(**names) for page in _PAGES[location.kind])
     return Pages(f"{root}/{shown}", f"{root}/{commits}", f"{root}/{compare}" if base and compare else None)
 
 
 def is_forge(url: str, kinds: Mapping[str, str] | None = None) -> bool:
     """Return whether a remote's URL is on a known forge; `kinds` as in `pages`."""
-    return _repository(url, kinds or {}) is not None
+    location = locate(url, kinds or {})
+    return location is not None and _is_repository(location)
 
 
-def _repository(url: str, kinds: Mapping[str, str]) -> tuple[str, str] | None:
+def locate(url: str, kinds: Mapping[str, str]) -> Location | None:
+    """Return where a URL leads, by any form of it. None for local paths and what is no URL of a host."""
     scheme, location, path = _parts(url)
     match = _HOST.fullmatch(location)
     if match is None:
         return None
     host, port = match["name"].lower(), match["port"] or ""
-    web = scheme in ("https", "http")
-    if not web:
-        host, port = _SSH_HOSTS.get(host, host), ""  # the port is that of ssh or the git daemon
-        scheme = "https"
+    if scheme not in ("https", "http"):
+        scheme, port = "https", ""  # the port is that of ssh or the git daemon
     elif (scheme, port) in (("https", ":443"), ("http", ":80")):
         port = ""
+    host = _ALIASES.get(host, host)
     kind = kinds.get(host + port) or kinds.get(host) or _kind(host)
-    folders = unquote(path).strip("/").removesuffix(".git").rstrip("/").split("/")
-    if kind is None or not _is_repository(kind, folders):
-        return None
-    return kind, f"{scheme}://{host}{port}/{_quoted('/'.join(folders), '/~')}"
+    path = unquote(path).strip("/").removesuffix(".git").rstrip("/")
+    return Location(kind if kind in FORGES else "", scheme, host + port, path)
 
 
 def _parts(url: str) -> tuple[str, str, str]:
@@ -111,17 +125,18 @@ def _parts(url: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _kind(host: str) -> str | None:
+def _kind(host: str) -> str:
     if host in _HOSTS:
         return _HOSTS[host]
     if host.endswith(".ghe.com"):
         return "github"
     labels = host.split(".")
-    return next((name for name in _TELLING if name in labels[:-1]), None)
+    return next((name for name in _TELLING if name in labels[:-1]), "")
 
 
-def _is_repository(kind: str, folders: list[str]) -> bool:
-    if kind not in FORGES or any(part in ("", ".", "..") for part in folders):
+def _is_repository(location: Location) -> bool:
+    kind, folders = location.kind, location.path.split("/")
+    if not kind or any(part in ("", ".", "..") for part in folders):
         return False
     if kind == "sourcehut":
         return len(folders) == 2 and folders[0].startswith("~")

@@ -7,7 +7,7 @@
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
     secrets, notSecrets: [<variable>]                hooks: {<event>: command, timeout}
     budget: {unpriced: warn | stop}
-    forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
+    forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
     workspace: {kind, remote, setup, copy, link, timeout, keepIgnored, maxFile, keep, projects: {<folder>: {…}}}
 
@@ -33,6 +33,7 @@ from uwf_git.config.resolve import command_agent, full_name, hint_to_add, is_com
 from uwf_git.config.settings import (
     FIELDS,
     FILE,
+    FORGE_FIELDS,
     FORGES,
     INLINE_KEY,
     KEEP,
@@ -135,7 +136,7 @@ class _ConfigReader(Reader):
             self._agent_overrides(data.get("agentOverrides")),
             self.text((), data, "defaultModel") or None,
             self.names(("modelOverrides",), data.get("modelOverrides")),
-            self._forges(data.get("forges")),
+            self._forge_kinds(data.get("forges")),
             path,
             self._tools(("tools",), data.get("tools")) or ToolPolicy(),
             self._budgets(data.get("budgets")),
@@ -150,6 +151,7 @@ class _ConfigReader(Reader):
             self._max_agents(data.get("maxAgents")),
             self._workspace(data.get("workspace")),
             self._keeps_sessions(data),
+            self._forge_apis(data.get("forges")),
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:
@@ -376,16 +378,40 @@ class _ConfigReader(Reader):
         section = self.mapping(("agentOverrides",), value, "agentOverrides")
         return {name: self.names(("agentOverrides", name), roles) for name, roles in section.items()}
 
-    def _forges(self, value: Any) -> dict[str, str]:
-        kinds = self.names(("forges",), value)
-        for host, kind in kinds.items():
-            if kind not in FORGES:
+    def _forge_kinds(self, value: Any) -> dict[str, str]:
+        """Return the kind of each host: its entry, or the `kind` of an entry with more fields."""
+        entries = self.mapping(("forges",), value, "forges")
+        kinds: dict[str, str] = {}
+        for host, entry in entries.items():
+            section, key = entries, host
+            path: ValuePath = ("forges",)
+            if isinstance(entry, dict):
+                path, key = ("forges", host), "kind"
+                section = self.mapping(path, entry, host, FORGE_FIELDS)
+            kind = self.text(path, section, key)
+            if kind in FORGES:
+                kinds[host.lower()] = kind
+            elif kind:
                 self.refuse(
-                    ("forges", host),
+                    (*path, key),
                     f'forge "{one_line(kind, 40)}" of {one_line(host, 60)} is not known',
                     nearest(kind, FORGES) or "one of: " + ", ".join(FORGES),
                 )
-        return {host.lower(): kind for host, kind in kinds.items() if kind in FORGES}
+        return kinds
+
+    def _forge_apis(self, value: Any) -> dict[str, str]:
+        apis: dict[str, str] = {}
+        for host, entry in value.items() if isinstance(value, dict) else ():
+            api = self.text(("forges", host), entry, "api") if isinstance(entry, dict) else ""
+            if api and not re.fullmatch(r"https?://[^\s@?#]+", api):
+                self.refuse(
+                    ("forges", host, "api"),
+                    "api must be an address",
+                    "such as https://git.example.org/api/v1",
+                )
+            elif api:
+                apis[host.lower()] = api.rstrip("/")
+        return apis
 
     def _unknown(self, path: ValuePath, what: str, name: str, known: Any, otherwise: str = "") -> None:
         hint = nearest(name, known) or otherwise

@@ -209,16 +209,28 @@ class Redactor:
         self._whole: dict[str, str] = {}
         for name, value in values:
             # A placeholder's text must not match again.
-            if not _worth_hiding(value) or any(value in place for place in places):
-                continue
-            self._values.setdefault(value, name)
-            for form in _forms(value):
-                self._names.setdefault(form, name)
-                self._whole.setdefault(form, name)
-            if lines := list(_lines(value)):
-                self._whole.setdefault("".join(lines), name)  # rewrapped at any width
-            for line in lines:
-                self._names.setdefault(line, name)
+            if _worth_hiding(value) and not any(value in place for place in places):
+                self._hide(name, value)
+        self._order()
+
+    def learn(self, name: str, value: str) -> None:
+        """Hide from now on a secret that came from elsewhere, such as a login."""
+        if _worth_hiding(value) and value not in self._values:
+            self._hide(name, value)
+            self.__dict__.pop("_squeezed", None)
+            self._order()
+
+    def _hide(self, name: str, value: str) -> None:
+        self._values.setdefault(value, name)
+        for form in _forms(value):
+            self._names.setdefault(form, name)
+            self._whole.setdefault(form, name)
+        if lines := list(_lines(value)):
+            self._whole.setdefault("".join(lines), name)  # rewrapped at any width
+        for line in lines:
+            self._names.setdefault(line, name)
+
+    def _order(self) -> None:
         # Longest first: of two secrets that begin alike the whole of the longer one has to go.
         self._ordered = sorted(self._names, key=len, reverse=True)
         self._clean: set[str] = set()

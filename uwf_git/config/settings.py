@@ -45,7 +45,9 @@ UNPRICED = ("warn", "stop")
 CacheMarks = Literal["anthropic", "openai", "none"]
 """What `providers.<alias>.cacheMarks` can say: how the beginnings of requests are marked for a provider's cache."""
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
-"""What `forges` can say of a host."""
+"""Kinds that `forges` can say of a host."""
+FORGE_FIELDS = ("kind", "api")
+"""Fields of a host's entry in `forges`, if it is a mapping."""
 KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
 
 KEEP = "keep"
@@ -170,7 +172,8 @@ class Config(NamedTuple):
     `not_secrets` are variables. `sections` are extensions' by key, as their readers return them, and `named_agents`
     the agents that these define. `node` runs JavaScript. `stops_unpriced`: threads with a cost limit wait if the cost
     is unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work;
-    `keeps_sessions`: the sessions of agent programs are kept with steps, and restored."""
+    `keeps_sessions`: the sessions of agent programs are kept with steps, and restored. `forges` are kinds by host,
+    `forge_apis` addresses of REST APIs by host."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -194,6 +197,7 @@ class Config(NamedTuple):
     max_agents: int | None = None
     workspace: WorkspaceSettings = WorkspaceSettings()
     keeps_sessions: bool = False
+    forge_apis: Mapping[str, str] = {}
 
     @property
     def prices(self) -> dict[str, Price]:

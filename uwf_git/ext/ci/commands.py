@@ -103,14 +103,13 @@ def comment(invocation: Invocation) -> None:
     The comment of the last result is replaced. The text is taken from UWF_COMMENTS, or uwf-ci/comments.json; the
     token from UWF_COMMENT_TOKEN.
     """
-    from uwf_git.ext.ci.comments import read_bodies, write_comments
-    from uwf_git.ext.ci.forge_api import ForgeApi
+    from uwf_git.ext.ci.comments import api_of, read_bodies, write_comments
     from uwf_git.ext.ci.job import read_job
 
     job = read_job(os.environ)
     bodies = read_bodies(os.environ.get("UWF_COMMENTS") or _read(Path(OUT) / COMMENTS))
     token = os.environ.get("UWF_COMMENT_TOKEN", "")
-    with ForgeApi(job.forge, job.api, job.repository, token) as api:
+    with api_of(job, token) as api:
         written = write_comments(api, job, bodies)
 
     def text(rows: Any) -> str:

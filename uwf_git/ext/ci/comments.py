@@ -9,15 +9,36 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from uwf_git.ext.ci.forge_api import ForgeApi, Unavailable
 from uwf_git.ext.ci.job import CHANGE, Job
-from uwf_git.plugin import Declined, Invalid, branch_name
+from uwf_git.plugin import (
+    Forge,
+    ForgeClient,
+    ForgeDeclined,
+    ForgeHints,
+    ForgeRepository,
+    ForgeUnavailable,
+    Invalid,
+    branch_name,
+)
 
 MARK = "<!-- uwf ci -->"
 MOST = 200
 _TRIES = 5
 _LARGEST = 1 << 20
+_HINTS = ForgeHints(
+    token="set UWF_COMMENT_TOKEN in the job's environment",
+    repository="see GITHUB_REPOSITORY or CI_PROJECT_ID",
+    api="see GITHUB_API_URL or CI_API_V4_URL",
+    again="repeat the job later",
+    rights={
+        "github": "the job needs `permissions: pull-requests: write`; of a fork's pull request the token only reads",
+        "gitlab": "UWF_COMMENT_TOKEN needs the scope api and a role that may comment: Reporter or above",
+        "forgejo": "the token must be allowed to write issues; of a fork's pull request the job's token only reads",
+        "gitea": "the token must be allowed to write issues; of a fork's pull request the job's token only reads",
+    },
+)
 
 
 class Body(NamedTuple):
@@ -33,6 +54,12 @@ class Written(NamedTuple):
     number: int | None
     done: str
     branch: str = ""
+
+
+def api_of(job: Job, token: str, patience: float = 300.0) -> ForgeClient:
+    """Return the API of the job's repository; `patience` is in seconds. Raises Usage, Invalid."""
+    forge = Forge(job.forge, urlsplit(job.api).netloc, job.api)
+    return ForgeClient(ForgeRepository(forge, job.repository), token, _HINTS, patience=patience)
 
 
 def handed_over(bodies: Sequence[Body]) -> str:
@@ -58,7 +85,7 @@ def _body(value: Any) -> Body:
     return Body(branch_name(branch) if branch else "", text)
 
 
-def write_comments(api: ForgeApi, job: Job, bodies: Sequence[Body]) -> list[Written]:
+def write_comments(api: ForgeClient, job: Job, bodies: Sequence[Body]) -> list[Written]:
     """Write each body. The change is that of this job's own event, whatever the other job said."""
     written = []
     names = api.names() if bodies else ()
@@ -67,14 +94,14 @@ def write_comments(api: ForgeApi, job: Job, bodies: Sequence[Body]) -> list[Writ
             assert job.number is not None
             numbers = [job.number]
         else:
-            numbers = api.changes_of(body.branch) if body.branch else []
+            numbers = [change.number for change in api.open_changes(body.branch)] if body.branch else []
         written += [Written(number, _write(api, names, number, body.text), body.branch) for number in numbers]
         if not numbers:
             written.append(Written(None, "no-change-open", body.branch))
     return written
 
 
-def _write(api: ForgeApi, names: Sequence[str], number: int, text: str) -> str:
+def _write(api: ForgeClient, names: Sequence[str], number: int, text: str) -> str:
     """Create or replace the comment. A call that may have failed after it was carried out is looked for first."""
     body = f"{MARK}\n{text}"
     for remaining in reversed(range(_TRIES)):
@@ -87,15 +114,15 @@ def _write(api: ForgeApi, names: Sequence[str], number: int, text: str) -> str:
             return "unchanged"
         try:
             if mine:
-                api.update(number, mine[0].id, body)
+                api.update_comment(number, mine[0].id, body)
                 return "updated"
-            api.create(number, body)
+            api.create_comment(number, body)
             return "created"
-        except Declined as error:
+        except ForgeDeclined as error:
             # It was deleted since it was listed.
-            if not mine or not remaining or "404" not in error.message:
+            if not mine or not remaining or error.status != 404:
                 raise
-        except Unavailable as error:
+        except ForgeUnavailable as error:
             if not remaining:
                 raise
             api.wait(error)

@@ -1,0 +1,1 @@
+"""Forges: addresses of issues and repositories, logins, and the REST APIs of GitHub, GitLab, Gitea and Forgejo."""

@@ -1,0 +1,123 @@
+"""Addresses of repositories and issues on forges, by their URLs alone: nothing is fetched to learn a forge's kind."""
+
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import one_line
+from uwf_git.config.forges import Location, locate
+from uwf_git.config.settings import Config
+
+GITHUB, GITLAB, FORGEJO, GITEA = "github", "gitlab", "forgejo", "gitea"
+KINDS = (GITHUB, GITLAB, FORGEJO, GITEA)
+"""Kinds of forges whose REST API is known."""
+
+_VERSIONS = {GITHUB: "api/v3", GITLAB: "api/v4", FORGEJO: "api/v1", GITEA: "api/v1"}
+_PAGE = re.compile(
+    r"(?P<repository>(?i:https?)://[^?#]+?)/(?:-/)?(?P<what>issues|work_items|pulls?|merge_requests)/"
+    r"(?P<number>[1-9][0-9]{0,17})/?(?:[?#].*)?",
+    re.DOTALL,
+)
+_NUMBER = re.compile(r"#?([1-9][0-9]{0,17})")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
+_ISSUES = {
+    GITHUB: ("issues",),
+    GITLAB: ("issues", "work_items"),
+    FORGEJO: ("issues",),
+    GITEA: ("issues",),
+}
+
+
+class Forge(NamedTuple):
+    """A forge. `kind` is one of KINDS; `host` has the port, if it is not the scheme's; `api` is the address of its
+    REST API."""
+
+    kind: str
+    host: str
+    api: str
+
+
+class ForgeRepository(NamedTuple):
+    """A repository. `path` is OWNER/NAME; on GitLab groups are nested, and it may be a project's number."""
+
+    forge: Forge
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.forge.host}/{self.path}"
+
+
+class IssueAddress(NamedTuple):
+    """An issue."""
+
+    repository: ForgeRepository
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.repository}#{self.number}"
+
+
+def parse_repository(url: str, config: Config) -> ForgeRepository:
+    """Return the repository of a remote's URL, or of its page. Raises Invalid, with the line of config.yaml that names
+    the forge of an unknown host."""
+    location = locate(url, config.forges)
+    if location is None:
+        raise Invalid("the remote is not on a forge", "see: git remote -v")
+    return _repository(location, config)
+
+
+def parse_issue(text: str, config: Config, remote: str | None = None) -> IssueAddress:
+    """Return the issue of a page's URL, or of a number such as `#42` in the repository of a remote's URL. Raises
+    Invalid, also for pull requests."""
+    shown = one_line(re.sub("//[^/]*@", "//", text), 120)
+    if match := _NUMBER.fullmatch(text):
+        if remote is None:
+            raise Invalid(f"issue {shown} is of no known project", "give the URL of the issue's page")
+        return IssueAddress(parse_repository(remote, config), int(match[1]))
+    match = _PAGE.fullmatch(text)
+    location = locate(match["repository"], config.forges) if match else None
+    if match is None or location is None:
+        raise Invalid(
+            f"{shown} is not an issue",
+            "give the URL of its page, or its number in the project's repository",
+        )
+    repository = _repository(location, config)
+    if match["what"] not in _ISSUES[repository.forge.kind]:
+        raise Invalid(f"{shown} is a page of a change, not of an issue", "give an issue's")
+    return IssueAddress(repository, int(match["number"]))
+
+
+def is_repository_path(path: str) -> bool:
+    """Return whether a path may be a repository's in an API's address."""
+    return _NAME.fullmatch(path) is not None and not {".", ".."} & {*path.split("/")}
+
+
+def _repository(location: Location, config: Config) -> ForgeRepository:
+    host = location.host
+    if not location.kind:
+        raise Invalid(
+            f"the kind of forge at {host} is not known",
+            f"name its kind, one of {', '.join(KINDS)}: uwf config set forges.{host} gitea",
+        )
+    if location.kind not in KINDS:
+        raise Invalid(f"{host}: issues of {location.kind} are not read", "known: " + ", ".join(KINDS))
+    server, path = location.server, location.path
+    api = config.forge_apis.get(host) or config.forge_apis.get(re.sub(":[0-9]+$", "", host))
+    if api is not None:
+        # A server below a folder of its host has its API there too.
+        folder = urlsplit(api).path.strip("/").removesuffix(_VERSIONS[location.kind]).strip("/")
+        path = path.removeprefix(f"{folder}/") if folder else path
+    elif location.kind in (FORGEJO, GITEA) and path.count("/") > 1:
+        folder, *owned = path.rsplit("/", 2)
+        server, path = f"{server}/{folder}", "/".join(owned)
+    least, most = 2, 20 if location.kind == GITLAB else 2
+    if not is_repository_path(path) or not least <= len(path.split("/")) <= most:
+        raise Invalid(f"{host}/{one_line(path, 80)} is not a repository", "its path is OWNER/NAME")
+    return ForgeRepository(Forge(location.kind, host, api or _api(location.kind, server, host)), path)
+
+
+def _api(kind: str, server: str, host: str) -> str:
+    if kind == GITHUB and (host == "github.com" or host.endswith(".ghe.com")):
+        return f"https://api.{host}"
+    return f"{server}/{_VERSIONS[kind]}"
