@@ -83,6 +83,7 @@ from uwf_git.api.listing import listed as _list_threads
 from uwf_git.api.listing import nested as _nest_threads
 from uwf_git.api.listing import thread_items as thread_items
 from uwf_git.api.listing import without_quiet_branches as without_quiet_branches
+from uwf_git.api.outcome import code_left as _code_at_end
 from uwf_git.api.preflight import require_played as require_played
 from uwf_git.api.preflight import require_ready as require_ready
 from uwf_git.api.preflight import require_ready_thread as require_ready_thread
@@ -335,6 +336,7 @@ from uwf_git.engine.pause import paused_threads as paused_threads
 from uwf_git.engine.pause import raise_if_paused as raise_if_paused
 from uwf_git.engine.pause import resume as _resume_thread
 from uwf_git.engine.performer import agent_command as agent_command
+from uwf_git.engine.performer import command_run as command_run
 from uwf_git.engine.performer import embedded as _embedded_agent
 from uwf_git.engine.performer import environment as _agent_environment
 from uwf_git.engine.performer import hash_printed as hash_printed
@@ -716,6 +718,7 @@ from uwf_git.workflow.source import parse_source as parse_source
 from uwf_git.workspaces.changes import ChangedFile as ChangedFile
 from uwf_git.workspaces.changes import Changes as _CodeChanges
 from uwf_git.workspaces.changes import step_code as step_code
+from uwf_git.workspaces.changes import thread_code as thread_code
 from uwf_git.workspaces.choice import assign as _assign_worktree
 from uwf_git.workspaces.choice import begin as _begin_worktree
 from uwf_git.workspaces.choice import chosen as _chosen_worktree
@@ -723,6 +726,9 @@ from uwf_git.workspaces.choice import share as _share_worktree
 from uwf_git.workspaces.clones import clones as _clones_of
 from uwf_git.workspaces.lines import CommitLines as CommitLines
 from uwf_git.workspaces.lines import added_lines as added_lines
+from uwf_git.workspaces.merging import Pick as _RebasePick
+from uwf_git.workspaces.merging import Rebased as Rebased
+from uwf_git.workspaces.merging import merging as merging
 from uwf_git.workspaces.notes import Notes as _WorktreeNotes
 from uwf_git.workspaces.options import WORKTREE as _WORKTREE_OPTION
 from uwf_git.workspaces.options import WorkspaceOption as WorkspaceOption
@@ -730,8 +736,12 @@ from uwf_git.workspaces.options import parse_option as _parse_workspace_option
 from uwf_git.workspaces.project import Project as Project
 from uwf_git.workspaces.removal import tidy as _tidy_worktrees
 from uwf_git.workspaces.sharing import push_code as push_code
+from uwf_git.workspaces.step_workspace import StepWorkspace as StepWorkspace
 from uwf_git.workspaces.step_workspace import code_left as code_left
 from uwf_git.workspaces.step_workspace import logs_url as logs_url
+from uwf_git.workspaces.step_workspace import workspace_of as _workspace_at
+from uwf_git.workspaces.trial import checked_out as checked_out
+from uwf_git.workspaces.trial import try_command as try_command
 
 ACTIVE_STATES = _ACTIVE_STATES
 AMOUNT_LIMITS = _AMOUNT_LIMITS
@@ -789,6 +799,7 @@ QuotaExceeded = _QuotaExceeded
 RUN_TOOL = _RUN_TOOL
 RegisteredVersion = _RegisteredVersion
 Rehearsal = _Rehearsal
+RebasePick = _RebasePick
 RunOptions = _RunOptions
 SEEN_LENGTH = _SEEN_LENGTH
 SILENCE_LIMIT = _SILENCE_LIMIT
@@ -837,6 +848,7 @@ chosen_worktree = _chosen_worktree
 clones_of = _clones_of
 closest_names = _closest_names
 code_name_of = _code_name_of
+code_at_end = _code_at_end
 coerce_value = _coerce_value
 command_group = _command_group
 command_limits = _command_limits
@@ -954,4 +966,5 @@ processes = _processes
 conversations = _conversations
 parse_trust_file = _parse_trust_file
 trust_policies = _trust_policies
+workspace_at = _workspace_at
 yaml_scalar = _yaml_scalar

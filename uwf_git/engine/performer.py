@@ -174,6 +174,16 @@ def agent_command(
     return ""
 
 
+def command_run(instance: Instance, head: Head, role: str) -> tuple[str, ...]:
+    """Return the command that a role's steps run and do nothing else, as it is configured now; () if there is none."""
+    with contextlib.suppress(UwfError):
+        config = _configured(instance, head, role, None)
+        agent = None if config is None else embedded(config.command)
+        if config is not None and agent is not None:
+            return tuple(agent.runs(config.args, role))
+    return ()
+
+
 def _configured(
     instance: Instance, head: Head, role: str, override: str | AgentOptions | None
 ) -> AgentConfig | None:

@@ -17,4 +17,5 @@ OURS = (
     "importers",
     "attest",
     "ci",
+    "landing",
 )

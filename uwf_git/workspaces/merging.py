@@ -1,4 +1,4 @@
-"""Merging the code of branches by three-way merges, without a worktree.
+"""Merging the code of branches, and making commits again on others, by three-way merges without a worktree.
 
 git merges in a repository of uwf's own, in a temporary folder, that reads the project's objects as alternates. So no
 configuration, attributes, merge drivers or files of the project play a part, nor those of the user: every machine comes
@@ -51,6 +51,27 @@ class Merged(NamedTuple):
     commit: str
     tree: str
     conflicts: Mapping[int, Conflict]
+
+
+class Pick(NamedTuple):
+    """The changes from the tree of one commit to that of another, to be made again as a commit with this `message`,
+    author and committer, as git writes them, with their times. `commit` is called so in a conflict."""
+
+    base: str
+    commit: str
+    author: str
+    committer: str
+    message: str
+
+
+class Rebased(NamedTuple):
+    """What was made again on another commit: the last `commit` and its tree, the number of commits that were `made`,
+    and the conflict at which it stopped."""
+
+    commit: str
+    tree: str
+    made: int
+    conflict: Conflict | None = None
 
 
 class Unmergeable(WorkspaceFailed):
@@ -171,7 +192,8 @@ class Merging:
             else:
                 with _merging(position):
                     tree = tree or self._tree(root, done)
-                    result, paths = self._three_way(root, tree, commits[commit].tree, position)
+                    sides = ("merged", tree), (f"branch-{position}", commits[commit].tree)
+                    result, paths = self._three_way(root, *sides, f"branch {position}")
                     if paths:
                         conflicts[position] = Conflict(commit, _names(paths), self._lines(result, paths))
                         continue
@@ -184,13 +206,36 @@ class Merging:
         self._parents = [base, *merged]
         return Merged(self._written(fork, base, merged, trees, when), tree, conflicts)
 
+    def rebase(self, onto: str, picks: Sequence[Pick]) -> Rebased:
+        """Make picks again on a commit, in their order. Those whose changes are there already make no commit. Raises
+        WorkspaceFailed for commits that are not here, or that git cannot merge here."""
+        commits = self._commits([onto, *(item for pick in picks for item in (pick.base, pick.commit))])
+        for item in (onto, *(item for pick in picks for item in (pick.base, pick.commit))):
+            if item not in commits:
+                raise WorkspaceFailed(
+                    f"project {self._project.common}: commit {item} is not here", "fetch it"
+                )
+        commit, tree, made = onto, commits[onto].tree, 0
+        for pick in picks:
+            sides = ("target", tree), (pick.commit[:12], commits[pick.commit].tree)
+            result, paths = self._three_way(commits[pick.base].tree, *sides, f"commit {pick.commit[:12]}")
+            if paths:
+                conflict = Conflict(pick.commit, _names(paths), self._lines(result, paths))
+                return Rebased(commit, tree, made, conflict)
+            if result != tree:
+                idents = pick.author, pick.committer
+                commit = self._write_commit(result, (commit,), idents, pick.message)
+                tree, made = result, made + 1
+        self._parents = [onto]
+        return Rebased(commit, tree, made)
+
     def conflicting(self, ours: str, theirs: str) -> tuple[str, ...]:
         """Return the paths in which a merge of two commits, with their own base, would conflict. Raises
         WorkspaceFailed, RemoteFailed if git can't merge them here."""
         return _names(self._merge_tree(ours, theirs, "the commits")[1])
 
-    def keep(self, merged: Merged) -> None:
-        """Write a merge to the project. Waits for the disk; touches no ref."""
+    def keep(self, merged: Merged | Rebased) -> None:
+        """Write the last merge, or what was rebased last, to the project. Waits for the disk; touches no ref."""
         wanted = "".join(f"{item}\n" for item in (merged.commit, *(f"^{parent}" for parent in self._parents)))
         pack = str(self._project.common / "objects/pack/pack")
         words = ("pack-objects", "-q", "--revs", "--window=0", pack)
@@ -206,7 +251,7 @@ class Merging:
         for begin in range(0, len(merged), MOST_PARENTS):
             others = merged[begin : begin + MOST_PARENTS]
             tree = trees[begin + len(others)]
-            commit = self._write_commit(tree, (commit, *dict.fromkeys(others)), ident, text)
+            commit = self._write_commit(tree, (commit, *dict.fromkeys(others)), (ident, ident), text)
         return commit
 
     def _changes_of(self, root: str, trees: Mapping[int, str]) -> dict[str, _Changes]:
@@ -246,14 +291,17 @@ class Merging:
         self._run("update-index", "--replace", "-z", "--index-info", stdin=changes.index_info(len(root)))
         return self._run("write-tree").decode("ascii").strip()
 
-    def _three_way(self, root: str, ours: str, theirs: str, position: int) -> tuple[str, list[bytes]]:
-        """Return the tree of a merge of two trees, and the paths that conflict, as `_merge_tree`."""
+    def _three_way(
+        self, root: str, ours: tuple[str, str], theirs: tuple[str, str], what: str
+    ) -> tuple[str, list[bytes]]:
+        """Return the tree of a merge of two trees, each after its name in the lines of a conflict, and the paths that
+        conflict, as `_merge_tree`."""
         ident = layout.agent_author(Credit(UWF)).at(0, utc=True)
-        base = self._write_commit(root, (), ident, "base")
-        names = "merged", f"branch-{position}"  # as the lines of a conflict say
-        for name, side in zip(names, (ours, theirs), strict=True):
-            (self._refs / name).write_text(self._write_commit(side, (base,), ident, name) + "\n")
-        return self._merge_tree(*names, f"branch {position}")
+        base = self._write_commit(root, (), (ident, ident), "base")
+        for name, side in (ours, theirs):
+            commit = self._write_commit(side, (base,), (ident, ident), name)
+            (self._refs / name).write_text(f"{commit}\n")
+        return self._merge_tree(ours[0], theirs[0], what)
 
     def _merge_tree(self, ours: str, theirs: str, what: str) -> tuple[str, list[bytes]]:
         """Return the tree of a merge, and at most 100 paths that conflict."""
@@ -308,8 +356,8 @@ class Merging:
                 commits[item] = _Commit(body[5 : body.index(b"\n")].decode("ascii"), int(time[1]))
         return commits
 
-    def _write_commit(self, tree: str, parents: Sequence[str], ident: str, text: str) -> str:
-        path = write_commit(self._objects, tree, parents, (ident, ident), text)
+    def _write_commit(self, tree: str, parents: Sequence[str], idents: tuple[str, str], text: str) -> str:
+        path = write_commit(self._objects, tree, parents, idents, text)
         return path.parent.name + path.name
 
     def _run(self, *args: str, stdin: bytes = b"", git: Git | None = None) -> bytes:

@@ -27,15 +27,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
+from uwf_git.base.errors import Declined, Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
+from uwf_git.base.text import one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import make_folders, sync
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.objects import Oid, Person
-from uwf_git.git.program import CHECK_ADDRESS, PATIENCE, CallResult, Git, failure
+from uwf_git.git.program import CHECK_ADDRESS, NO_HOOKS, PATIENCE, CallResult, Git, failure
 from uwf_git.git.ref_transactions import RefFiles
 from uwf_git.sandbox.programs import find_program
-from uwf_git.store.location import Checkout, first_line
+from uwf_git.store.location import Checkout, checkout_around, first_line
 from uwf_git.store.remotes import without_password
 from uwf_git.workspaces.file_times import states
 
@@ -74,6 +75,8 @@ _FETCH = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fet
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 
+_MOVED = re.compile(r"stale info|fetch first|non-fast-forward|cannot lock ref|failed to update ref")
+"""Why git doesn't push to a branch that moved meanwhile."""
 
 _rule_files: dict[Path, dict[str, list[int]]] = {}
 """The files of `Project.rule_files`, by project, with their states."""
@@ -447,6 +450,29 @@ class Project:
             return commit
         return self.write_commit(tree, commit, "uncommitted changes\n", user, user)
 
+    def fast_forward(self, branch: str, commit: str) -> None:
+        """Move a checked-out branch to a commit that follows it, with the files of its checkout. Raises WorkspaceFailed
+        if that has changes in the way."""
+        top = ""
+        for line in self.line("worktree", "list", "--porcelain").splitlines():
+            word, _, name = line.partition(" ")
+            top = name if word == "worktree" else top
+            if (word, name) == ("branch", branch):
+                break
+        checkout, name = checkout_around(Path(top)), branch.removeprefix("refs/heads/")
+        if checkout is None or checkout.top is None:
+            raise WorkspaceFailed(
+                f"branch {name} is checked out in {top}, which is gone", "git worktree prune"
+            )
+        words = ("merge", "--ff-only", "-q", commit)
+        done = self.run(*NO_HOOKS, *words, check=False, git=self.git(checkout.git_dir, checkout.top))
+        if done.code:
+            why = one_line(failure(words, done).message, 200)
+            raise WorkspaceFailed(
+                f"branch {name} stays as it is: {why}",
+                f"make room there, then: git -C {shlex.quote(top)} merge --ff-only {commit[:12]}",
+            )
+
     def lay_out(self, commit: str, folder: Path, index: Path) -> None:
         """Write the files of a commit to a new folder, with an index of its own."""
         folder.mkdir(parents=True)
@@ -484,6 +510,42 @@ class Project:
             if thread not in refused:
                 self.set_ref(tracking(remote, thread), self.commit(branch_of(thread)))
         return refused
+
+    def heads_at(self, remote: str, *branches: str) -> tuple[str, dict[str, str]]:
+        """Return the branch that a remote's HEAD is, "" if unknown, and the commits of these branches and of that one.
+        Raises RemoteFailed."""
+        words = ("ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in branches))
+        usual, commits = "", {}
+        for line in self.git().run(*_QUIET, *words).out.decode("utf-8", "replace").splitlines():
+            what, _, name = line.partition("\t")
+            if what.startswith("ref: refs/heads/") and name == "HEAD":
+                usual = what.removeprefix("ref: refs/heads/")
+            elif name == "HEAD" and usual:
+                commits[usual] = what
+            elif name.startswith("refs/heads/"):
+                commits[name.removeprefix("refs/heads/")] = what
+        return usual, commits
+
+    def fetch_branch(self, remote: str, branch: str, ref: str) -> str:
+        """Fetch a branch to a ref here, and return its commit. Raises RemoteFailed."""
+        self.git().run(*_QUIET, *_FETCH, remote, f"+refs/heads/{branch}:{ref}")
+        return self.commit(ref)
+
+    def push_commit(self, remote: str, commit: str, branch: str, expected: str) -> bool:
+        """Push a commit to a branch that is at `expected` there, "" if it is not there; return whether it was. Raises
+        Declined if the remote refuses it, RemoteFailed if it cannot be reached."""
+        ref = f"refs/heads/{branch}"
+        words = (*_PUSH, f"--force-with-lease={ref}:{expected}", remote, f"{commit}:{ref}")
+        done = self.git().run(*_QUIET, *words, check=False)
+        rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
+        reason = next((row[-1] for row in rows if len(row) > 2 and row[0] == "!"), None)
+        if reason is None and done.code:
+            raise failure(_PUSH, done)
+        if reason is not None and _MOVED.search(reason) is None:
+            told = failure(_PUSH, done)
+            why = reason.removeprefix("[remote rejected]").removeprefix("[rejected]").strip(" ()")
+            raise Declined(f"{remote} refuses branch {branch}: {one_line(why, 200)}", told.hint)
+        return reason is None
 
     def remote_at(self, url: str) -> str:
         """Return the name of the remote with a URL, "" if none."""

@@ -29,6 +29,7 @@ PAGES = (
     "crews",
     "threads",
     "workspaces",
+    "landing",
     "fleets",
     "chat",
     "costs",

@@ -157,6 +157,7 @@ ParseFunction = Callable[[Sequence[str]], Any]
 NameFunction = Callable[[Any], str]
 ShellFunction = Callable[[Context], bool]
 ToldFunction = Callable[["Config", Sequence[str]], str]
+RunsFunction = Callable[[Sequence[str], str], Sequence[str]]
 ReadyFunction = Callable[["Config", Sequence[str], Mapping[str, str]], str]
 
 
@@ -175,7 +176,8 @@ class Agent:
     `about` is shown by `--help`; other parameters as for create_agent. `sees_files`: the agent reads files by
     the machine's paths, so its prompt names the folders of a crew's step; it and `has_shell` may use the
     context, but not its prompt. `missing_price` returns why the cost cannot be known beforehand, `asks` the
-    alias of the provider that it will call; "" if none. `ready` raises a UwfError if the agent cannot work with these
+    alias of the provider that it will call; "" if none. `runs` returns the command that a role's steps run, if they do
+    nothing else. `ready` raises a UwfError if the agent cannot work with these
     variables, as its program is missing, and returns how to log in if that seems to be missing, "" if not.
     """
 
@@ -192,6 +194,7 @@ class Agent:
         missing_price: ToldFunction = lambda config, args: "",
         asks: ToldFunction = lambda config, args: "",
         ready: ReadyFunction = lambda config, args, environ: "",
+        runs: RunsFunction = lambda args, role: (),
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -204,6 +207,7 @@ class Agent:
         self.missing_price = missing_price
         self.asks = asks
         self.ready = ready
+        self.runs = runs
 
     def called(self, args: Sequence[str]) -> str:
         """Return the agent name in its steps with these arguments. Raises Usage."""

@@ -107,6 +107,10 @@ class Options(NamedTuple):
     tail: int = TAIL
     stdin: str = "context"
 
+    def of(self, role: str) -> tuple[str, ...]:
+        """Return the command of a role, () if it has none."""
+        return self.roles.get(role) or self.command
+
 
 class CommandEnd(NamedTuple):
     """The command's end. `report` is the end of its output."""
@@ -226,7 +230,7 @@ class _Conversation(Conversation):
 
     def _argv(self) -> tuple[str, ...]:
         role = self.ctx.role.name
-        if argv := self._options.roles.get(role) or self._options.command:
+        if argv := self._options.of(role):
             return argv
         raise Usage(
             f"uwf-exec has no command for {type_name(role)}",
@@ -537,7 +541,11 @@ def _ready(_config: Config, args: Sequence[str], environ: Mapping[str, str]) -> 
     return ""
 
 
-agent = Agent("uwf-exec", _Conversation, parse_args, USAGE, about=__doc__, ready=_ready)
+def _command(args: Sequence[str], role: str) -> tuple[str, ...]:
+    return parse_args(args).of(role)
+
+
+agent = Agent("uwf-exec", _Conversation, parse_args, USAGE, about=__doc__, ready=_ready, runs=_command)
 main = agent.main
 
 if __name__ == "__main__":

@@ -1,0 +1,149 @@
+"""The text of a request: what was asked, what changed and by whom, and claims with their evidence.
+
+What agents and strangers wrote stands in code spans, in which a forge looks for no mentions, closing words or links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.plugin import (
+    HUMAN,
+    USER,
+    markdown,
+    one_line,
+    parse_detail,
+    spending_account,
+    step_code,
+    summary_of,
+)
+
+if TYPE_CHECKING:
+    from uwf_git.ext.landing.checks import LandingCheck
+    from uwf_git.plugin import Head, History, Instance, Revision, StepContext
+
+_LONGEST_TITLE = 100
+_SHOWN = 12  # letters of a tree or digest
+_LONGEST_LINE = 70
+_STEPS = 50  # that are listed, the last ones
+
+
+class RequestText(NamedTuple):
+    """A request's title, and its body in Markdown."""
+
+    title: str
+    body: str
+
+
+class Claim(NamedTuple):
+    """Something that was found out about a tree: by a step, or by landing if `step` is None. `log` is the SHA-256 of
+    what was printed or said."""
+
+    text: str
+    by: str
+    step: int | None
+    tree: str
+    log: str
+
+
+def title_of(history: History) -> str:
+    lines = (one_line(line, _LONGEST_TITLE) for line in history.start.prompt.splitlines() if line.strip())
+    return next(lines, history.workflow.name).lstrip("# ")
+
+
+def changes_of(instance: Instance, history: History) -> Iterator[str]:
+    """Yield a line on each of the last steps that changed code."""
+    for step in history.steps[-_STEPS:]:
+        code = step_code(instance, step.detail) if step.role != USER else None
+        if code is not None and code.is_changed:
+            text = summary_of(instance, history.workflow, step.role, step.output).text
+            yield one_line(f"{step.role}: {text}" if text else step.role, _LONGEST_LINE)
+
+
+def request_text(
+    instance: Instance,
+    head: Head,
+    history: History,
+    code: Revision,
+    tree: str,
+    checks: Sequence[LandingCheck],
+) -> RequestText:
+    """Return the text of a request for a commit with this tree, which was made of a thread's code."""
+    parts = [
+        markdown.quoted(markdown.inline(title_of(history), _LONGEST_TITLE)),
+        "## What changed\n\n" + "\n".join(_changes(instance, history)),
+        "## Claims\n\n" + _table(claims(instance, history, code, tree, checks)),
+        " · ".join(_origin(instance, head, history)),
+    ]
+    return RequestText(title_of(history), "\n\n".join(parts) + "\n")
+
+
+def claims(
+    instance: Instance, history: History, code: Revision, tree: str, checks: Sequence[LandingCheck]
+) -> list[Claim]:
+    """Return the claims on a commit's tree: those of landing, and those of the steps on the thread's last tree."""
+    results = [
+        Claim(f"{shlex.join(check.command)} exited with 0", "uwf land", None, tree, check.sha256)
+        for check in checks
+        if check.has_passed
+    ]
+    for number, step in enumerate(history.steps, 1):
+        made = step_code(instance, step.detail) if step.role != USER else None
+        if made is None or made.is_changed or made.tree != code.tree:
+            continue
+        digest = hashlib.sha256(instance.threads.answer(step).encode()).hexdigest()
+        results.append(
+            Claim(_said(instance, history, step), _maker(instance, step), number, made.tree, digest)
+        )
+    return results
+
+
+def _changes(instance: Instance, history: History) -> Iterator[str]:
+    steps = [(number, step) for number, step in enumerate(history.steps, 1) if step.role != USER]
+    if len(steps) > _STEPS:
+        yield f"- … {len(steps) - _STEPS} steps before"
+    for number, step in steps[-_STEPS:]:
+        made = step_code(instance, step.detail)
+        changed = f" (commit {made.commit[:_SHOWN]})" if made is not None and made.is_changed else ""
+        yield f"{number}. {_said(instance, history, step)}, by {_maker(instance, step)}{changed}"
+
+
+def _said(instance: Instance, history: History, step: StepContext) -> str:
+    text = summary_of(instance, history.workflow, step.role, step.output).text
+    return f"{markdown.code(step.role)}: {markdown.code(text)}" if text else markdown.code(step.role)
+
+
+def _maker(instance: Instance, step: StepContext) -> str:
+    if step.agent == HUMAN:
+        commit = instance.store.repository.commit(instance.threads.commit_of(step.hash))
+        return markdown.code(commit.committer.rsplit(" <", 1)[0])
+    content: Any = instance.store.get(step.detail)
+    model = parse_detail(content.payload).model if "model" in content.payload else None
+    return markdown.code(step.by + (f", {model}" if model else ""))
+
+
+def _table(rows: Sequence[Claim]) -> str:
+    if not rows:
+        return "Nothing was found out about this tree: no check ran on it."
+    cells = (
+        (
+            claim.text,
+            claim.by,
+            "" if claim.step is None else str(claim.step),
+            markdown.code(claim.tree[:_SHOWN]),
+            markdown.code(claim.log),
+        )
+        for claim in rows
+    )
+    return markdown.table(("claim", "by", "step", "tree", "log, SHA-256"), cells)
+
+
+def _origin(instance: Instance, head: Head, history: History) -> Iterator[str]:
+    yield f"Thread {markdown.code(head.thread)} of workflow {markdown.code(history.workflow.name)}"
+    yield f"record {markdown.code(str(head.commit)[:_SHOWN])}"
+    spent = spending_account(instance, head).spent
+    if cost := spent.money(instance.config.prices).cost:
+        yield f"${cost:,.2f}"

@@ -1,0 +1,51 @@
+"""The section `land` of `config.yaml`: {onto, commits: squash | keep, checks, timeout, signOff}."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from uwf_git.plugin import Config, ConfigReader
+
+SECTION = "land"
+SQUASH, KEEP = "squash", "keep"
+_FIELDS = ("onto", "commits", "checks", "timeout", "signOff")
+
+
+class LandSettings(NamedTuple):
+    """How work lands. `onto` is the branch, "" for the remote's default; `commits` squashes a thread's commits or keeps
+    them. `checks` are commands, None for those of the workflow's roles, each limited to `timeout` seconds. `sign_off`
+    adds the user's Signed-off-by."""
+
+    onto: str = ""
+    commits: str = SQUASH
+    checks: tuple[tuple[str, ...], ...] | None = None
+    timeout: float = 1800.0
+    sign_off: bool = False
+
+
+def settings_of(config: Config) -> LandSettings:
+    settings: LandSettings = config.sections.get(SECTION, LandSettings())
+    return settings
+
+
+def read_settings(reader: ConfigReader, value: Any) -> LandSettings:
+    """Read the section."""
+    usual, path = LandSettings(), (SECTION,)
+    entry = reader.mapping(path, value, SECTION, _FIELDS)
+    commits = reader.text(path, entry, "commits") or usual.commits
+    if commits not in (SQUASH, KEEP):
+        reader.refuse((*path, "commits"), f"commits is {SQUASH} or {KEEP}")
+        commits = usual.commits
+    lines = reader.texts((*path, "checks"), entry.get("checks"))
+    checks = None if lines is None else tuple(reader.command(path, line, "checks") for line in lines)
+    sign_off = entry.get("signOff", False)
+    if not isinstance(sign_off, bool):
+        reader.refuse((*path, "signOff"), "signOff is true or false")
+    return LandSettings(
+        reader.text(path, entry, "onto"),
+        commits,
+        checks,
+        reader.timeout(path, entry) or usual.timeout,
+        sign_off is True,
+    )
