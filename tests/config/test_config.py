@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
-from uwf_git.config.edit import get_value, list_values, set_value, write_secret
+from uwf_git.config.edit import dotted, get_value, list_values, set_value, split_key, write_secret
 from uwf_git.config.read import check_config, load_config
 from uwf_git.config.resolve import resolve_agent, resolve_model
 from uwf_git.config.secrets import load_secrets
@@ -469,3 +469,9 @@ def test_a_misspelt_agent_is_no_program_and_the_name_that_is_meant_is_said(root:
     with pytest.raises(Usage) as caught:
         resolve_agent(config, CastRole("x", "y"), "/opt/nothing/there")
     assert caught.value.hint == "correct its path"
+
+
+@given(st.text(min_size=1))
+def test_a_key_is_written_as_it_is_read_whatever_a_folder_is_called(name: str) -> None:
+    path = ("workspace", "projects", name, "copy")
+    assert split_key(dotted(path), None) == path

@@ -214,8 +214,7 @@ def test_a_new_worktree_has_what_makes_it_usable_and_nothing_of_that_is_committe
     root.mkdir(exist_ok=True)
     (root / "config.yaml").write_text(
         "workspace:\n"
-        "  copy: [.env, absent]\n"
-        "  link: [node_modules]\n"
+        "  copy: [.env, absent, node_modules]\n"
         '  setup: sh -c \'touch built generated; test "$UWF_CHECKOUT" && test "$UWF_THREAD"\'\n'
     )
     thread = str(start(uwf, "--workspace", "worktree")["thread"])
@@ -249,7 +248,8 @@ def test_a_project_has_settings_of_its_own(uwf: Uwf, root: Path, project: Path) 
     [
         ("{kind: cloud}", "one of worktree, folder, shared"),
         ("{copy: [../x]}", "no path in the project"),
-        ("{link: [/etc]}", "no path in the project"),
+        ("{copy: [/etc]}", "no path in the project"),
+        ("{link: [node_modules]}", "unknown key"),
         ("{keep: 0}", "whole number"),
         ("{keeps: 1}", "unknown key"),
         ("{projects: {/x: {keep: 1}}}", "unknown key"),

@@ -489,7 +489,7 @@ def test_an_answer_that_is_taken_over_keeps_the_files_that_belong_to_it(
 
 @pytest.mark.parametrize("ignored", ["node_modules", "node_modules/", "nothing"])
 @pytest.mark.sample(2)
-def test_what_is_linked_and_copied_is_never_committed_however_it_is_ignored(
+def test_what_is_copied_is_never_committed_however_it_is_ignored(
     uwf: Uwf, root: Path, instance: Instance, project: Path, ignored: str
 ) -> None:
     (project / ".gitignore").write_text(f"{ignored}\n")
@@ -498,7 +498,7 @@ def test_what_is_linked_and_copied_is_never_committed_however_it_is_ignored(
     (project / "node_modules").mkdir()
     (project / "node_modules/a.js").write_text("a")
     (project / ".env").write_text("SECRET=1")
-    (root / "config.yaml").write_text("workspace: {copy: [.env], link: [node_modules]}\n")
+    (root / "config.yaml").write_text("workspace: {copy: [.env, node_modules]}\n")
     instance.__dict__.pop("config", None)
     thread = begun(instance, project)
     work(instance, thread, "cat node_modules/a.js .env")

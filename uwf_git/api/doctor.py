@@ -131,7 +131,7 @@ class Doctor(NamedTuple):
             yield from _guarded("loose objects", _loose_objects(instance))
             yield from _guarded("leftovers", self._leftovers(instance))
             if self._config() is not None:  # else it was reported
-                yield from _guarded("worktrees", _worktrees(instance, self.fix))
+                yield from _guarded("worktrees", _worktrees(instance, self.fix, self.place))
 
     def _opened(self, location: Location) -> Instance:
         instance = Instance(location)
@@ -511,11 +511,13 @@ def _workflows(instance: Instance) -> Iterator[Check]:
     yield Check("workflows", OK, f"{len(names)} registered")
 
 
-def _worktrees(instance: Instance, fix: bool) -> Iterator[Check]:
+def _worktrees(instance: Instance, fix: bool, place: Path | None) -> Iterator[Check]:
     if Notes(instance.store.repository.private).any():
-        from uwf_git.api.worktree_checks import worktree_checks
+        from uwf_git.api.worktree_checks import lacking_checks, worktree_checks
 
         yield from worktree_checks(instance, fix)
+        if place is not None:
+            yield from lacking_checks(instance, place)
 
 
 def _of_extensions(instance: Instance) -> Iterator[Check]:

@@ -10,11 +10,14 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.store.instance import Instance
+from uwf_git.store.location import checkout_around
 from uwf_git.verify.checks import ERROR, OK, WARNING, Check
 from uwf_git.workspaces.changes import projects_with, thread_code
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
+from uwf_git.workspaces.project import Project
 from uwf_git.workspaces.removal import tidy
+from uwf_git.workspaces.requirements import lacking
 from uwf_git.workspaces.worktree import Worktree, worktree_of
 
 NAME = "worktrees"
@@ -57,6 +60,20 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
         yield Check(NAME, WARNING, message, f"uwf workspace remove {min(here)[1]}")
     elif here:
         yield Check(NAME, OK, f"{len(here)} of at most {most}")
+
+
+def lacking_checks(instance: Instance, place: Path) -> Iterator[Check]:
+    """Check that new worktrees of the project around a folder get files that it needs and git ignores, unless the
+    configuration says what they get."""
+    checkout = checkout_around(place)
+    if checkout is None or checkout.top is None:
+        return
+    settings = instance.config.workspace.of(checkout.top)
+    if settings.copy or settings.setup:
+        return
+    if (lack := lacking(Project(checkout.common), checkout)) is not None:
+        message = f"new worktrees of {checkout.top} {lack.message}"
+        yield Check(NAME, WARNING, message, lack.advice(checkout.top))
 
 
 def _half_of_one(tree: Worktree, note: Note, is_active: bool) -> Iterator[Check]:

@@ -42,7 +42,7 @@ from uwf_git.format.yaml12 import dump, scalar
 from uwf_git.git.fsync import sync
 from uwf_git.sandbox.enclosing_step import require_person
 
-_KEY_PART = r'"([^"]*)"|([^."]+)'
+_KEY_PART = r'"((?:[^"\\]|\\.)*)"|([^."]+)'  # one in quotes is written as in JSON
 
 
 def list_values(root: Path) -> dict[str, Any]:
@@ -197,15 +197,31 @@ def write_secret(root: Path, name: str, value: str) -> Path:
 
 
 def dotted(path: ValuePath) -> str:
-    """Return a path as a key, with quotes around names that contain a dot."""
-    return ".".join(f'"{part}"' if "." in str(part) else str(part) for part in path)
+    """Return a path as a key, with quotes around names that a key can't hold as they are."""
+    return ".".join(map(_key_part, map(str, path)))
+
+
+def _key_part(name: str) -> str:
+    if name.isprintable() and not name.startswith("/") and not {*'."\\'} & {*name}:
+        return name
+    return json.dumps(name, ensure_ascii=not name.isprintable())
+
+
+def _key_parts(key: str) -> list[str]:
+    parts = []
+    for quoted, plain in re.findall(_KEY_PART, key):
+        try:
+            parts.append(json.loads(f'"{quoted}"') if quoted else plain)
+        except ValueError:
+            parts.append(quoted)
+    return parts
 
 
 def _path_in(document: Document, key: str) -> ValuePath:
     try:
         return split_key(key, document.data)
     except Usage:
-        path = tuple(quoted or plain for quoted, plain in re.findall(_KEY_PART, key))
+        path = tuple(_key_parts(key))
         if path not in document.keys:
             raise
         return path
@@ -214,7 +230,7 @@ def _path_in(document: Document, key: str) -> ValuePath:
 def split_key(key: str, data: Any) -> ValuePath:
     """Return the path of a dotted key. Aliases may contain dots (`models.gpt-4.1.name`), so known fields
     decide where a name ends. Raises Usage."""
-    parts = [quoted or plain for quoted, plain in re.findall(_KEY_PART, key)]
+    parts = _key_parts(key)
     section = parts[0] if parts else ""
     if section not in KEYS and config_section(section) is None:
         known = known_keys()

@@ -9,7 +9,7 @@
     budget: {unpriced: warn | stop}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
-    workspace: {kind, remote, setup, copy, link, timeout, keepIgnored, maxFile, keep, projects: {<folder>: {…}}}
+    workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, keep, projects: {<folder>: {…}}}
 
 API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
 earlier programs, works with a warning. Misspelt and wrong values are refused on reading, missing ones when
@@ -332,7 +332,7 @@ class _ConfigReader(Reader):
             fields["setup"] = self.texts((*path, "setup"), setup) or ()
         elif text := self.text(path, entry, "setup"):
             fields["setup"] = self.command(path, text, "setup")
-        for name, field in (("copy", "copy"), ("link", "link"), ("keepIgnored", "keep_ignored")):
+        for name, field in (("copy", "copy"), ("keepIgnored", "keep_ignored")):
             if (paths := self.texts((*path, name), entry.get(name))) is not None:
                 fields[field] = tuple(element.strip("/") for element in paths)
                 for item in paths:

@@ -54,7 +54,7 @@ KEEP = "keep"
 """What `sessions` can say: that what agent programs keep of a conversation is kept with its steps."""
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
-WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
+WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "timeout", "keepIgnored", "maxFile")
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -145,16 +145,15 @@ class Hooks(NamedTuple):
 
 class WorkspaceSettings(NamedTuple):
     """Threads' workspaces. `kind` is one of WORKSPACES, "" for the default; `remote` the project's remote for
-    threads' branches, "" for none. New worktrees get `copy` and `link`, paths of the user's checkout, and then
-    run the command `setup`, limited to `timeout` seconds. Ignored files that match `keep_ignored`, git's pathspecs,
-    outlast a worktree. A step that commits a file of over `max_file` bytes names it. At most `keep` worktrees stay.
-    `projects` have settings of their own by folder."""
+    threads' branches, "" for none. New worktrees get a copy of `copy`, paths of the user's checkout, and then
+    run the command `setup`, each limited to `timeout` seconds. Ignored files that match `keep_ignored`, git's
+    pathspecs, outlast a worktree. A step that commits a file of over `max_file` bytes names it. At most `keep`
+    worktrees stay. `projects` have settings of their own by folder."""
 
     kind: str = ""
     remote: str = ""
     setup: tuple[str, ...] = ()
     copy: tuple[str, ...] = ()
-    link: tuple[str, ...] = ()
     timeout: float = 600.0
     keep_ignored: tuple[str, ...] = ()
     max_file: float = 50e6

@@ -144,13 +144,16 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
     elif not option.revision and checkout.top is not None:
         dirty = project.has_changes(checkout)
     settings = instance.config.workspace.of(checkout.top)
-    filled = (*settings.copy, *settings.link)
-    empty = [path for path in project.submodules(base) if path not in filled]
+    empty = [path for path in project.submodules(base) if path not in settings.copy]
     if empty and "submodule" not in " ".join(settings.setup):
         instance.warn(
             f"the folders of submodules are empty in worktrees: {listed(empty, _NAMED)}; workspace.setup can fill them:"
             " git submodule update --init"
         )
+    if checkout.top is not None and not settings.copy and not settings.setup:
+        from uwf_git.workspaces.requirements import warn_of_lacking
+
+        warn_of_lacking(instance, project, checkout)
     note = worktree_note(project, checkout, where, base, project.root(base), remote)
     return Choice(note, f"{called} ({base[:7]})", dirty, is_default)
 

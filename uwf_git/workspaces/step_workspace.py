@@ -266,7 +266,7 @@ class StepWorkspace:
         tree.add(tip or expected)
         checkout = Path(self.note.checkout) if self.note.checkout else None
         try:
-            set_up(tree.folder, checkout, settings, self._thread)
+            set_up(tree.folder, checkout, settings, self._thread, instance.warn)
             tree.finish()
             if not settings.setup:
                 return expected if tip in ("", expected) else ""

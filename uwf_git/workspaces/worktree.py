@@ -100,7 +100,7 @@ class WorktreeGone(AgentFailed):
 
 
 class Worktree:
-    """The worktree of a thread in `folder`, which bears its id. What `settings` copy and link is never committed;
+    """The worktree of a thread in `folder`, which bears its id. What `settings` copy is never committed;
     `store` is the git directory of the thread's store; `warn` gets lines for the user."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Worktree:
         self._repository = ThreadRepository(project, folder)
         self.admin = self._repository.git_dir
         self._settings = settings
-        self._apart = (*settings.copy, *settings.link)
+        self._apart = settings.copy
         self._store = str(store)
         self._warn = warn
         self._new = _NEW
@@ -794,8 +794,8 @@ class Worktree:
     # What git ignores
 
     def ignored(self, *paths: str) -> list[str]:
-        """Return what git ignores in it, whole folders with a slash, or the single files of `paths`. Caches and what is
-        copied or linked are left out."""
+        """Return what git ignores in it, whole folders with a slash, or the single files of `paths`. Caches and what
+        was copied are left out."""
         whole = () if paths else ("--directory", "--no-empty-directory")
         words = ("ls-files", "-o", "-i", "--exclude-standard", *whole, "-z", "--", *paths)
         rows = self.project.run(*self._excluding(), *words, git=self._git()).out
