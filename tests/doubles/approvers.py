@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.approvals.gate import standing_at
-from uwf_git.approvals.records import folder_of, page_and_message
+from uwf_git.approvals.records import page_and_message
 from uwf_git.engine.forks import begun_at
 from uwf_git.engine.new_step import NewStep, record
 from uwf_git.engine.next_turn import outlook
@@ -24,6 +24,7 @@ from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
 from uwf_git.store.ref_kinds import APPROVALS
+from uwf_git.store.thread_records import folder_of
 
 APPROVERS = "[ann@example.invalid, bob@example.invalid, carol@example.invalid]"
 
@@ -202,7 +203,7 @@ class ForgedApprovals:
             if tip is not None
             else repository.write_folder({".gitattributes": layout.GITATTRIBUTES})
         )
-        tree = repository.graft(before, folder_of(node), repository.write_folder(files))
+        tree = repository.graft(before, folder_of(APPROVALS, node), repository.write_folder(files))
         parents = [head.commit] if tip is None else [tip, head.commit]
         name = committer or said.by.name
         who = Person(name, f"{name}@example.invalid")
@@ -223,7 +224,7 @@ class ForgedApprovals:
         files: dict[str, bytes | Oid] = dict(store.files(node, {approval, *known}))
         files["README.md"], text = page_and_message(node, said, lambda output: store.get(output).payload)
         folder = repository.write_folder(files)
-        tree = repository.graft(repository.commit(tip).tree, folder_of(node), folder)
+        tree = repository.graft(repository.commit(tip).tree, folder_of(APPROVALS, node), folder)
         who = Person(committer or name, f"{committer or name}@example.invalid")
         oid = repository.write_commit(tree, [tip, head.commit], who, text, said.at, committer=who)
         repository.put_ref(APPROVALS.prefix + self.thread, tip, oid)

@@ -439,7 +439,7 @@ class Store(NodeStore):
             if "start" not in payload:  # it takes back what it refers to
                 payload = self.get(self.references(self.get(node))[0]).payload
             rows = (self.index.commit(parent.raw) for parent in parents)
-            return bound_row(row, payload["start"], payload["role"], rows)
+            return bound_row(row, payload["start"], payload.get("role"), rows)
         return row._replace(name=payload[refs.name_field]) if refs is not None and refs.name_field else row
 
     def _start_row(self, row: CommitRow, start: Start, name: str, author: str, project: str) -> CommitRow:

@@ -5,9 +5,9 @@ Who may approve is asked of the store's trust policy, as for a step that is made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.approvals.judgement import (
     COUNTS,
@@ -21,14 +21,7 @@ from uwf_git.approvals.judgement import (
     same_person,
     step_problems,
 )
-from uwf_git.approvals.records import (
-    ApprovalRecord,
-    authors_of,
-    folder_of,
-    ident,
-    page_and_message,
-    records_up_to,
-)
+from uwf_git.approvals.records import ApprovalRecord, authors_of, ident, page_and_message
 from uwf_git.approvals.shown import output_before, request, shown
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
@@ -38,24 +31,22 @@ from uwf_git.format.kinds import REHEARSE, Revision, Role, Step, parse_detail, p
 from uwf_git.format.node import Node
 from uwf_git.format.types import PERSON, QUESTION, USER, is_kind
 from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.index import CommitRow, bound_row, commit_row
+from uwf_git.store.index import CommitRow
 from uwf_git.store.pages import code_of
+from uwf_git.store.ref_kinds import APPROVALS
+from uwf_git.store.thread_records import ThreadRecord, records_up_to
 from uwf_git.trust.people import People
-from uwf_git.verify.definition import check_attributes
 from uwf_git.verify.findings import Bad, Finding, OpenQuestions, Report, ShownDiff
-from uwf_git.verify.nodes import check_page, grown, row_of
-from uwf_git.verify.objects import FOLDER, CommitObject
-from uwf_git.verify.thread_pages import files_of
+from uwf_git.verify.nodes import check_page
+from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.verified import Known, Record, StepCommit
 from uwf_git.workflow.moderator import AwaitingAnswer, Decision, Next
 
+if TYPE_CHECKING:
+    from uwf_git.verify.thread_records import PlacedRecord
+
 MOST = 4000  # approvals that a step may stand on
 SKEW = 300  # seconds that a clock may be set back between an answer and its commit
-
-
-Reached = Callable[..., dict[Hash, Node]]
-"""Checks that a record's folder has what its node reaches, as `Records` does for steps."""
 
 
 class ApprovalChecks:
@@ -76,70 +67,32 @@ class ApprovalChecks:
 
     # Records
 
-    def check(self, commit: CommitObject, node: Hash, report: Report, reached: Reached) -> Record | None:
+    def check(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
         """Check a commit of `refs/uwf/approvals/`. None if a parent is unreadable. Raises Bad."""
-        if not 1 <= len(commit.parents) <= 2:
-            raise Bad("wrong-parent", "an approval has one parent or two")
-        kinds = ("approval", "start", "step")
-        first = self._known.parent(commit, 0, kinds)
-        last = self._known.parent(commit, len(commit.parents) - 1, kinds)
-        if first is None or last is None:
-            return None
-        if len(commit.parents) == 2 and first.row.kind != "approval":
-            raise Bad("wrong-parent", "the first of an approval's two parents is an approval")
-        if len(commit.parents) == 1 and first.row.kind == "approval":
-            raise Bad("wrong-parent", "the last parent of an approval is the head that it is of")
-        if first.row.start != (last.row.start or last.row.node):
-            report("wrong-chain", "the approval and the one before are of different threads")
-        if last.row.kind == "approval":
-            return self._united(commit, node, first, last, report)
-        before = first if len(commit.parents) == 2 else None
-        return self._approval(commit, node, before, last, report, reached)
+        from uwf_git.verify.thread_records import PlacedRecord, place_of
 
-    def _approval(
-        self,
-        commit: CommitObject,
-        node: Hash,
-        before: Record | None,
-        head: Record,
-        report: Report,
-        reached: Reached,
-    ) -> Record:
-        known, objects, folders = self._known, self._known.objects, folder_of(node)
-        also = () if before is not None else ((".gitattributes",),)
-        tree = grown(objects, commit.tree, before.tree if before is not None else None, folders, report, also)
-        check_attributes(objects, files_of(objects, commit.tree), report)
-        path = "/".join(folders) + "/"
-        files, here = known.folder(tree, path, node, report)
-        content = here.get(node)
-        if content is None:
-            raise Bad("missing-node", f"node {node} cannot be read")
+        placed = place_of(self._known, commit, node, APPROVALS, report)
+        return self._approval(placed, report) if isinstance(placed, PlacedRecord) else placed
+
+    def _approval(self, placed: PlacedRecord, report: Report) -> Record:
+        known, commit, node, head = self._known, placed.commit, placed.node, placed.head
+        content = placed.content
         if not (is_kind(content.type, "approval") or is_kind(content.type, "revocation")):
             raise Bad("wrong-kind", f"node {node} is of type {content.type}, no approval")
         statement = parse_record(content)
-        start = head.row.start or head.row.node
-        here = reached(
-            path,
-            files,
-            here,
-            node,
-            start,
-            head,
-            known.definition(head).nodes,
-            report,
-            frozenset([statement.approval]) if isinstance(statement, Revocation) else frozenset(),
-        )
+        taken_back = {statement.approval} if isinstance(statement, Revocation) else ()
+        here = placed.check_reached(known, report, frozenset(taken_back))
         if commit.author != ident(statement):
             report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, who is not its person")
-        record = ApprovalRecord(
+        record: ApprovalRecord = ThreadRecord(
             node, commit.oid, commit.committer, commit.time, statement, commit.parents[-1], head.row.time
         )
-        approval_record = self._given(statement, commit.parents[0]) if before is not None else None
+        approval_record = self._given(statement, commit.parents[0]) if placed.before is not None else None
         role = self._check_said(record, approval_record, head, here, report)
         page, message = page_and_message(node, statement, lambda output: known.content(here, output).payload)
-        check_page(known.objects, files, path, report, lambda: page)
+        check_page(known.objects, placed.files, placed.path, report, lambda: page)
         known.message(commit, report, message)
-        return _record_of(commit, node, start, role, before)
+        return placed.record(role)
 
     def _check_said(
         self,
@@ -182,35 +135,6 @@ class ApprovalChecks:
                 report(FORGED if code == STALE else code, f"approval {record.hash}: {why}")
         return content.role
 
-    def _united(
-        self, commit: CommitObject, node: Hash, first: Record, last: Record, report: Report
-    ) -> Record:
-        objects = self._known.objects
-        sides = [self._folders(record.tree) for record in (first, last)]
-        contents = self._folders(commit.tree)
-        check_attributes(objects, files_of(objects, commit.tree), report)
-        if contents.keys() != sides[0].keys() | sides[1].keys():
-            report("changed-file", "the commit does not have the approvals of both its sides, and no others")
-        elif any(oid not in (side.get(name) for side in sides) for name, oid in contents.items()):
-            report("changed-file", "the commit changes an approval of its sides")
-        extra = [
-            name for _, name, _ in objects.tree(commit.tree) if name not in (b".gitattributes", b"approvals")
-        ]
-        if extra:
-            report("extra-file", "the commit has more than the approvals of its sides")
-        if node not in (first.row.node, last.row.node):
-            report("wrong-message", f"node {node} is not that of one of the two sides")
-        if commit.author != commit.committer or commit.committer != _NOBODY:
-            report("wrong-author", f"two sides are united by {_NOBODY}")
-        self._known.message(commit, report, layout.united_message("approval", node))
-        return _record_of(commit, node, first.row.start, first.row.role, first, last)
-
-    def _folders(self, tree: bytes) -> dict[bytes, bytes]:
-        row = row_of(self._known.objects, tree, "approvals")
-        if row is None or row[0] != FOLDER:
-            raise Bad("missing-file", "there is no folder of approvals", Oid(raw=tree))
-        return {name: oid for _, name, oid in self._known.objects.tree(row[2])}
-
     def _given(self, statement: Approval | Revocation, tip: Oid) -> ApprovalRecord | None:
         """Return the approval that a revocation takes back, which `tip` leads to."""
         if isinstance(statement, Approval):
@@ -231,7 +155,7 @@ class ApprovalChecks:
                 self._commits[oid] = self._known.objects.commit(oid)
             return self._commits[oid]
 
-        return records_up_to(tip, self._row, commit_of, self._content)
+        return records_up_to(tip, "approval", self._row, commit_of, self._content)
 
     def _content(self, node: Hash) -> Approval | Revocation:
         if node not in self._contents:
@@ -446,17 +370,6 @@ class ApprovalChecks:
     def _row(self, oid: bytes) -> CommitRow | None:
         record = self._record(oid)
         return record.row if record is not None else None
-
-
-_NOBODY = "uwf <uwf@localhost>"
-
-
-def _record_of(
-    commit: CommitObject, node: Hash, start: Hash | None, role: str | None, *before: Record | None
-) -> Record:
-    row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
-    rows = (record.row for record in before if record is not None)
-    return Record(bound_row(row, start, role, rows), commit.tree)
 
 
 def _named(detail: Node) -> tuple[Hash, ...]:

@@ -3,7 +3,7 @@ against the workflow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from uwf_git.engine.census import calls_in
@@ -18,7 +18,6 @@ from uwf_git.format.kinds import (
     parse_step,
     title_of,
 )
-from uwf_git.format.node import Node
 from uwf_git.format.types import (
     USER,
     is_kind,
@@ -75,7 +74,7 @@ class Records:
         if kind == "part":
             return self.fan_outs.part(commit, node, report)
         if (check := self._turns.check_record(kind)) is not None:
-            return check(commit, node, report, self._check_reached)
+            return check(commit, node, report)
         return check_record(self._known, commit, kind, node, report)
 
     def thread_pages(self, record: Record) -> Iterator[Callable[[], bytes]]:
@@ -183,7 +182,7 @@ class Records:
         past.go_to(before, self._known.records)
         if node in past.hashes:
             raise Bad("wrong-chain", f"step {node} is in the thread already")
-        here = self._check_reached(
+        here = self._known.check_reached(
             name.path, files, here, node, recorded.start, before, definition.nodes, report
         )
         output, detail = (
@@ -224,40 +223,6 @@ class Records:
         self._pages.check(record, before, report)
         return record
 
-    def _check_reached(
-        self,
-        path: str,
-        files: Mapping[str, bytes],
-        here: Mapping[Hash, Node],
-        node: Hash,
-        start: Hash,
-        head: Record,
-        known: frozenset[Hash],
-        report: Report,
-        others: frozenset[Hash] = frozenset(),
-    ) -> dict[Hash, Node]:
-        """Check that a step's, attempt's or approval's folder has exactly what its node reaches. Nodes in the
-        head's tree and `others` may be omitted; those in `known` must be. Returns the added nodes."""
-        past, definition = self._known.past, self._known.definition(head)
-        past.go_to(head, self._known.records)
-        left_out = known | {start}
-        added = {
-            name: content
-            for name, content in here.items()
-            if name not in left_out and name not in past.hashes
-        }
-
-        def elsewhere(target: Hash) -> bool:
-            there = target in definition.nodes or target == start or target in past.hashes or target in others
-            return there or target in past.earlier(head, self._known.objects)
-
-        reached = self._known.nodes.closure(node, added, elsewhere, report)
-        for extra in node_files(files, "").keys() - reached:
-            kind = path.partition("/")[0].removesuffix("s")
-            name = f"{path}{layout.node_file(extra)}"
-            report("extra-file", f"{name} is not what the {kind} adds", path=name)
-        return added
-
     # Attempts
 
     def _attempt(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
@@ -288,7 +253,9 @@ class Records:
         if (recorded.start, recorded.prev) != (head.row.start, _prev(head.row)):
             report("wrong-chain", f"attempt {node} was not made on the head {head.row.node}")
 
-        here = self._check_reached(name.path, files, here, node, recorded.start, head, frozenset(), report)
+        here = self._known.check_reached(
+            name.path, files, here, node, recorded.start, head, frozenset(), report
+        )
         detail = self._known.content(here, recorded.detail) if recorded.detail else None
         if head.decided:
             decision = self._known.decision(head)

@@ -368,6 +368,40 @@ class Known:
         """Return a node of a record's folder, or verified before. Raises Bad."""
         return here[node] if node in here else self.nodes.get(node)
 
+    def check_reached(
+        self,
+        path: str,
+        files: Mapping[str, bytes],
+        here: Mapping[Hash, Node],
+        node: Hash,
+        start: Hash,
+        head: Record,
+        known: frozenset[Hash],
+        report: Report,
+        others: frozenset[Hash] = frozenset(),
+    ) -> dict[Hash, Node]:
+        """Check that a record's folder has exactly what its node reaches. Nodes in the head's tree and `others` may be
+        omitted; those in `known` must be. Returns the added nodes."""
+        past, definition = self.past, self.definition(head)
+        past.go_to(head, self.records)
+        left_out = known | {start}
+        added = {
+            name: content
+            for name, content in here.items()
+            if name not in left_out and name not in past.hashes
+        }
+
+        def elsewhere(target: Hash) -> bool:
+            there = target in definition.nodes or target == start or target in past.hashes or target in others
+            return there or target in past.earlier(head, self.objects)
+
+        reached = self.nodes.closure(node, added, elsewhere, report)
+        for extra in node_files(files, "").keys() - reached:
+            kind = path.partition("/")[0].removesuffix("s")
+            name = f"{path}{layout.node_file(extra)}"
+            report("extra-file", f"{name} is not what the {kind} adds", path=name)
+        return added
+
     def page(
         self,
         files: Mapping[str, bytes],
