@@ -391,6 +391,7 @@ from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
 from uwf_git.format import document as _documents
 from uwf_git.format import endings as endings
+from uwf_git.format import words as words
 from uwf_git.format import yaml12 as yaml12
 from uwf_git.format.amounts import LIMITS as _AMOUNT_LIMITS
 from uwf_git.format.amounts import parse_budget as parse_budget
@@ -590,6 +591,7 @@ from uwf_git.store.history import ancestry as ancestry
 from uwf_git.store.history import is_call as is_call
 from uwf_git.store.history import parted_from as parted_from
 from uwf_git.store.history import shared_steps as shared_steps
+from uwf_git.store.history import start_of as start_of
 from uwf_git.store.index import CommitRow as CommitRow
 from uwf_git.store.index import Overlay as _IndexOverlay
 from uwf_git.store.index import commit_row as commit_row
@@ -609,6 +611,7 @@ from uwf_git.store.location import Location as Location
 from uwf_git.store.location import init as _init_store
 from uwf_git.store.location import locate as _locate_store
 from uwf_git.store.locks import Locks as _StoreLocks
+from uwf_git.store.new_record import NewRecord as NewRecord
 from uwf_git.store.node_versions import NodeVersions as NodeVersions
 from uwf_git.store.nodes import NodeStore as NodeStore
 from uwf_git.store.nodes import UnionSet as UnionSet
@@ -619,6 +622,8 @@ from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
 from uwf_git.store.private_files import write_private as write_private
 from uwf_git.store.remotes import Remote as Remote
+from uwf_git.store.thread_records import ThreadRecord as ThreadRecord
+from uwf_git.store.thread_records import ThreadRecords as ThreadRecords
 from uwf_git.store.threads import DamagedThread as DamagedThread
 from uwf_git.store.threads import Threads as Threads
 from uwf_git.store.version_files import VersionFiles as VersionFiles
@@ -675,6 +680,9 @@ from uwf_git.verify.nodes import check_order as check_order
 from uwf_git.verify.nodes import check_page as check_page
 from uwf_git.verify.nodes import files_below as files_below
 from uwf_git.verify.nodes import rows_of as _node_rows_of
+from uwf_git.verify.thread_records import PlacedRecord as PlacedRecord
+from uwf_git.verify.thread_records import has_record as has_record
+from uwf_git.verify.thread_records import place_of as place_of
 from uwf_git.verify.verified import Known as _KnownRecords
 from uwf_git.verify.verified import Record as _VerifiedRecord
 from uwf_git.verify.versions import Version as _CheckedVersion

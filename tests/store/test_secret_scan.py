@@ -38,7 +38,7 @@ cas schema get, remote list, export, agent list, agent check, config get, config
 config edit, setup, templates, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
 eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
 workspace path, remote accept-rewrite, remote reject-rewrite, trust show, trust log, remote hook, attest
-ci print, ci check, ci comment, land
+ci print, ci check, ci comment, land, effect list
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync"
@@ -189,6 +189,7 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     call("thread resume", started["killed"])
     call("thread kill", started["killed"], "--reason", SAID)
     call("thread fork", started["stepped"])
+    call("effect run", "--thread", started["stepped"], "--", "sh", "-c", f": {WORD}")
     call("thread rm", started["removed"], "--yes")
     call("thread restore", started["removed"])
     call("run", "pair", "-p", SAID, "--agent", runs, "--max-steps", "2", check=None)

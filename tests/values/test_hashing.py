@@ -177,6 +177,8 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "CachingDetail": "54TM0CQRMKBY1",
         "Approval": "BM5VV1V69H1YY",
         "Revocation": "3SC9BHGNZEK8B",
+        "Effect": "9ZX7TD69ANCDQ",
+        "Settlement": "BXMK3YSCEJ641",
         "Session": "512R62TP7YZ4F",
         "Attempt": "93K366M2KRD2W",
         "Answer": "37JFM247WQ9DK",

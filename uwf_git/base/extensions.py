@@ -96,7 +96,7 @@ class RefKind(NamedTuple):
 
     names           what follows the prefix: a `name`, a `thread`'s id, a `node`'s hash, a `month`, the word `policy`,
                     "" for anything
-    order           the order of transfer, dependencies first: the core has 5 to 90, shipped extensions 20 to 110, so
+    order           the order of transfer, dependencies first: the core has 5 to 90, shipped extensions 20 to 120, so
                     take 200 or more; 0 for refs that stay on this machine
     of_thread       the ref belongs to one thread; then `names` is `thread`
     of_people       only people make its records, never a step

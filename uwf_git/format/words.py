@@ -20,6 +20,11 @@ THROTTLED, FAILED, TIMEOUT = CAUSES = "throttled", "failed", "timeout"
 """Why an attempt failed: a rate limit or used-up quota, a time limit, or anything else."""
 LANGUAGES = "javascript", "python"
 PACKAGE_FORMS = "bmad", "crew"
+PULL_REQUEST, COMMENT, PUSH, COMMAND = EFFECT_KINDS = "pull request", "comment", "push", "command"
+"""What leaves a thread for the outside."""
+DONE, FOUND, UNKNOWN = "done", "found", "unknown"
+EFFECT_OUTCOMES = DONE, FOUND, UNKNOWN, FAILED
+"""What became of it: it was carried out, a look-up showed that it had been, nobody can tell, or it was refused."""
 
 WORDS: Mapping[str, Mapping[str, Collection[str]]] = {
     "Workflow": {
@@ -33,6 +38,8 @@ WORDS: Mapping[str, Mapping[str, Collection[str]]] = {
     "Fork": {"/onFailure": FAILURE_POLICIES},
     "Join": {"/branches/*/status": AT_JOIN},
     "Attempt": {"/cause": [cause for cause in CAUSES if cause != FAILED]},
+    "Effect": {"/kind": EFFECT_KINDS},
+    "Settlement": {"/outcome": EFFECT_OUTCOMES},
 }
 """The words that this version knows, by the title of a type and the path in a payload; `*` is any key or index."""
 

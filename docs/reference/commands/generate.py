@@ -36,6 +36,7 @@ PAGES = (
     "evaluation",
     "review",
     "ci",
+    "effects",
     "sharing",
     "nodes",
     "tools",

@@ -1,6 +1,20 @@
 """Landing: what a thread's work leaves for the outside, and gets back from there."""
 
-from uwf_git.plugin import Command, ConfigSection, Extension
+from uwf_git.plugin import Command, ConfigSection, Extension, RefKind
+
+EFFECTS = RefKind(
+    "refs/uwf/effects/",
+    "thread",
+    order=120,
+    of_thread=True,
+    records=("effect",),
+    trailer="Uwf-Effect",
+    settle="grow",
+    rule="steps",
+    word="effects",
+    told="the effects of {}",
+    check="uwf_git.ext.landing.effect_check:check_effect",
+)
 
 EXTENSION = Extension(
     "landing",
@@ -11,6 +25,14 @@ EXTENSION = Extension(
             "Land a thread's work on the branch that it is for.",
             "Share",
         ),
+        Command(
+            "effect",
+            "uwf_git.ext.landing.tree:effect",
+            "Send something to the outside once, and list what was sent.",
+            "Share",
+        ),
     ),
+    refs=(EFFECTS,),
+    node_types=dict.fromkeys(("9ZX7TD69ANCDQ", "BXMK3YSCEJ641"), "uwf_git.ext.landing.node_types:SCHEMAS"),
     config=(ConfigSection("land", "uwf_git.ext.landing.settings:read_settings", texts=("onto", "commits")),),
 )

@@ -1,0 +1,65 @@
+"""Verifying effects: each follows from its thread, is bound to its head, and is settled after it was recorded."""
+
+from __future__ import annotations
+
+from uwf_git.ext.landing import EFFECTS
+from uwf_git.ext.landing.effect_records import (
+    Effect,
+    Settlement,
+    key_of,
+    page_and_message,
+    parse_effect_record,
+)
+from uwf_git.ext.landing.node_types import EFFECT, SETTLEMENT
+from uwf_git.plugin import (
+    BadObject,
+    CheckReport,
+    Hash,
+    KnownRecords,
+    Oid,
+    PlacedRecord,
+    VerifiedRecord,
+    check_page,
+    has_record,
+    place_of,
+    verified_objects,
+)
+
+
+def check_effect(
+    known: KnownRecords, commit: verified_objects.CommitObject, node: Hash, report: CheckReport
+) -> VerifiedRecord | None:
+    """Check a commit of `refs/uwf/effects/`. None if a parent is unreadable. Raises BadObject, UnknownWord."""
+    placed = place_of(known, commit, node, EFFECTS, report)
+    if not isinstance(placed, PlacedRecord):
+        return placed
+    if placed.content.type not in (EFFECT, SETTLEMENT):
+        raise BadObject("wrong-kind", f"node {node} is of type {placed.content.type}, no effect")
+    content = parse_effect_record(placed.content)
+    if isinstance(content, Effect):
+        _check_effect(known, placed, content, report)
+        placed.check_reached(known, report)
+    else:
+        _check_settlement(known, placed, content)
+        placed.check_reached(known, report, frozenset([content.effect]))
+    if commit.time != content.at:
+        report("wrong-chain", f"effect {node} says another time than its commit")
+    page, message = page_and_message(node, content)
+    check_page(known.objects, placed.files, placed.path, report, lambda: page)
+    known.message(commit, report, message)
+    return placed.record()
+
+
+def _check_effect(known: KnownRecords, placed: PlacedRecord, effect: Effect, report: CheckReport) -> None:
+    if (effect.start, effect.prev) != (placed.start, placed.prev):
+        report("wrong-chain", f"effect {placed.node} is not of the head {placed.head.row.node}")
+    start = Oid(raw=known.begin_of(placed.head).oid)
+    if effect.key != key_of(start, effect.kind, effect.target, effect.name):
+        report("wrong-chain", f"the key of effect {placed.node} does not follow from its thread")
+
+
+def _check_settlement(known: KnownRecords, placed: PlacedRecord, settlement: Settlement) -> None:
+    if not has_record(known, placed.before, EFFECTS, settlement.effect):
+        raise BadObject("wrong-chain", f"{placed.node} settles no effect that was recorded before it")
+    if known.nodes.get(settlement.effect).type != EFFECT:
+        raise BadObject("wrong-kind", f"{placed.node} settles node {settlement.effect}, which is no effect")

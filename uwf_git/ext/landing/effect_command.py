@@ -1,0 +1,189 @@
+"""`uwf effect run` and `uwf effect list`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import click
+
+from uwf_git.plugin import (
+    Declined,
+    Invocation,
+    Table,
+    ThreadId,
+    Undecided,
+    Usage,
+    command,
+    completers,
+    find_thread,
+    last_line,
+    one_line,
+    parse_thread_id,
+    words,
+)
+
+KEY_VARIABLE = "UWF_EFFECT_KEY"
+_CHECK_SECONDS = 120.0
+_KEPT = 64 * 1024  # bytes of a command's output in which its last line is looked for
+
+
+def _thread_of(invocation: Invocation, text: str | None) -> ThreadId:
+    """Return the thread that an option names, else the one of the step that this command runs within."""
+    if text is not None:
+        return find_thread(invocation, text)
+    if named := os.environ.get("UWF_THREAD"):
+        return parse_thread_id(named)
+    raise Usage("no thread is named", "within a step it is that of the step; elsewhere: --thread ID")
+
+
+@command(
+    "uwf effect run -- gh issue comment 42 --body 'Fixed.'",
+    """uwf effect run --key deploy --check 'curl -fsS "$URL/$UWF_EFFECT_KEY"' -- ./deploy""",
+)
+@click.option("--key", "name", metavar="NAME", help="Its name in the thread. Default: the command itself.")
+@click.option("--check", metavar="CMD", help="Shell command that tells whether it was carried out.")
+@click.option(
+    "--thread",
+    metavar="ID",
+    help="Thread to record it in. Default: that of the step.",
+    shell_complete=completers.complete_thread,
+)
+@click.argument("argv", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    invocation: Invocation, name: str | None, check: str | None, thread: str | None, argv: tuple[str, ...]
+) -> None:
+    """Run a command that sends something to the outside, once for the thread.
+
+    It is recorded before it is run. Called again, with the same name, it is not run again: what is recorded is
+    printed. COMMAND and CMD get the key as UWF_EFFECT_KEY, to put where it goes or to look for it there; COMMAND has
+    no standard input. Its last line is recorded as the reference, such as the address of a comment. If it fails, it
+    may be run again.
+
+    CMD says before each run whether COMMAND was carried out: 0 if it was, with the reference as its last line, 1 if
+    surely not, else nobody knows. Without CMD, nobody knows of a command that was killed: the status is 125, and it
+    isn't run again.
+    """
+    from uwf_git.ext.landing.effects import Sending, once
+
+    instance = invocation.instance
+    content = b"\0".join(map(os.fsencode, argv))
+    sending = Sending(words.COMMAND, "", name or sha256(content).hexdigest()[:16], content, shlex.join(argv))
+
+    def look(key: str) -> str | None:
+        assert check is not None
+        return _checked(check, key)
+
+    def send(key: str) -> str:
+        return _sent(argv, key, look if check is not None else None)
+
+    settlement = once(
+        instance, _thread_of(invocation, thread), sending, send, look if check is not None else None
+    )
+    value = {
+        "effect": settlement.effect,
+        "name": sending.name,
+        "outcome": settlement.outcome,
+        "reference": settlement.reference,
+    }
+    invocation.emit(value, lambda shown: shown["reference"] or shown["outcome"])
+
+
+def _sent(argv: tuple[str, ...], key: str, look: Any) -> str:
+    """Run a command and return the reference. Raises Declined if it failed, Undecided if it was killed."""
+    from uwf_git.plugin import AgentFailed, processes
+
+    try:
+        done = processes.run_command(
+            argv,
+            env=_environment(key),
+            keep=_KEPT,
+            on_stdout=_show,
+            on_stderr=_show,
+            guarded=True,
+        )
+    except AgentFailed as error:  # it could not be started
+        raise Declined(error.message, error.hint) from None
+    if done.returncode == 0:
+        return _reference(done.stdout_tail)
+    program = one_line(argv[0], 60)
+    if look is not None and (reference := look(key)) is not None:
+        return str(reference)
+    if done.returncode < 0 and look is None:
+        raise Undecided(
+            f"{program} was killed by signal {-done.returncode}, and nobody can tell what it has done",
+            "look yourself, and repeat with --check true if it is there, --check false if it is not",
+        )
+    raise Declined(
+        f"{program} failed with status {done.returncode}",
+        "it counts as not carried out, and may be repeated; --check CMD tells for certain",
+    )
+
+
+def _checked(check: str, key: str) -> str | None:
+    """Return the reference that a check prints, None if it says that nothing is there. Raises Undecided."""
+    from uwf_git.plugin import AgentFailed, processes
+
+    try:
+        done = processes.run_command(
+            ("/bin/sh", "-c", check),
+            env=_environment(key),
+            timeout=_CHECK_SECONDS,
+            keep=_KEPT,
+            on_stderr=_show,
+        )
+    except AgentFailed as error:
+        raise Undecided(error.message, error.hint) from None
+    if done.timed_out:
+        raise Undecided(f"the check took over {_CHECK_SECONDS:g} s", "repeat")
+    if done.returncode == 0:
+        return _reference(done.stdout_tail)
+    if done.returncode == 1:
+        return None
+    raise Undecided(f"the check ended with status {done.returncode}", "repeat")
+
+
+def _environment(key: str) -> dict[str, str]:
+    return {**os.environ, KEY_VARIABLE: key}
+
+
+def _show(piece: bytes) -> None:
+    sys.stderr.buffer.write(piece)
+    sys.stderr.buffer.flush()
+
+
+def _reference(output: bytes) -> str:
+    return last_line(output.decode("utf-8", "replace")).strip()
+
+
+@command("uwf effect list", "uwf effect list 01JK7M")
+@click.argument("thread", metavar="[ID]", required=False, shell_complete=completers.complete_thread)
+def list_(invocation: Invocation, thread: str | None) -> None:
+    """List what a thread has sent to the outside, oldest first. The default is the thread of the step.
+
+    The outcome is done, found if a look-up showed that it was there, failed, unknown, or open: it was begun, and not
+    settled. What is unknown or open is looked up before it is sent again.
+    """
+    from uwf_git.ext.landing.effect_records import recorded_effects
+
+    effects = recorded_effects(invocation.instance, _thread_of(invocation, thread))
+    invocation.emit([item.as_json() for item in effects], _LIST)
+
+
+def _what(effect: Mapping[str, Any]) -> str:
+    parts = (effect["kind"], effect["target"], effect["text"] or effect["name"])
+    return one_line(" ".join(filter(None, parts)), 200)
+
+
+_LIST = Table(
+    ("time", "at"),
+    "outcome",
+    ("reference", lambda effect: effect["reference"] or effect["reason"]),
+    ("what", _what),
+    empty="nothing was sent",
+    free=-1,
+)

@@ -1,0 +1,237 @@
+"""Effects: what a thread sends to the outside, recorded before it is sent, at `refs/uwf/effects/<ULID>`.
+
+An Effect says what is about to be sent, a Settlement what became of it. An effect without one is open: nobody has
+recorded yet whether it was carried out. Both are records beside the thread, see `store.thread_records`:
+
+    effects/<hash>/{README.md,nodes/}  an Effect or a Settlement
+
+An effect's key follows from the commit of the thread's start, so forks of a thread, and each machine, make the same
+one; two threads never do, even if they have the same task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from uwf_git.ext.landing import EFFECTS
+from uwf_git.ext.landing.node_types import EFFECT, SETTLEMENT
+from uwf_git.plugin import (
+    Hash,
+    Head,
+    IndexedStore,
+    Instance,
+    Node,
+    Oid,
+    StoreDamaged,
+    ThreadId,
+    ThreadRecord,
+    ThreadRecords,
+    cbor,
+    from_payload,
+    harmless,
+    hash_of,
+    iso,
+    layout,
+    markdown,
+    one_line,
+    require_known_words,
+    to_payload,
+    words,
+)
+
+OPEN = "open"
+"""The outcome of an effect without a settlement. No node has it."""
+SETTLED = (words.DONE, words.FOUND)
+"""The outcomes after which nothing is sent any more."""
+
+
+class Effect(NamedTuple):
+    """An Effect node. `prev` is the step that was the head, None at the start; `at` is in Unix seconds."""
+
+    start: Hash
+    prev: Hash | None
+    key: str
+    kind: str
+    name: str
+    sha256: str
+    at: int
+    target: str = ""
+    text: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        return to_payload(self)
+
+
+class Settlement(NamedTuple):
+    """A Settlement node: `outcome` is one of EFFECT_OUTCOMES, `reference` what the other side calls what was sent, such
+    as an address or a number; `at` is in Unix seconds."""
+
+    effect: Hash
+    outcome: str
+    at: int
+    reference: str = ""
+    reason: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        return to_payload(self)
+
+
+class RecordedEffect(NamedTuple):
+    """An effect of a thread with its settlements, oldest first."""
+
+    hash: Hash
+    effect: Effect
+    settlements: tuple[Settlement, ...] = ()
+
+    @property
+    def settlement(self) -> Settlement | None:
+        """The settlement that counts: one by which it was carried out, else the newest."""
+        carried_out = (item for item in self.settlements if item.outcome in SETTLED)
+        return next(carried_out, self.settlements[-1] if self.settlements else None)
+
+    @property
+    def outcome(self) -> str:
+        return self.settlement.outcome if self.settlement is not None else OPEN
+
+    @property
+    def is_settled(self) -> bool:
+        return self.outcome in SETTLED
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether it may have been carried out, though nobody has recorded that. One that was unknown once stays so:
+        what another machine records later as failed may be of its own attempt."""
+        unknown = any(item.outcome == words.UNKNOWN for item in self.settlements)
+        return not self.is_settled and (unknown or not self.settlements)
+
+    def as_json(self) -> dict[str, Any]:
+        effect, settlement = self.effect, self.settlement
+        return {
+            "effect": self.hash,
+            "key": effect.key,
+            "kind": effect.kind,
+            "name": effect.name,
+            "target": effect.target,
+            "text": effect.text,
+            "sha256": effect.sha256,
+            "step": effect.prev,
+            "at": iso(effect.at),
+            "outcome": self.outcome,
+            "reference": settlement.reference if settlement is not None else "",
+            "reason": settlement.reason if settlement is not None else "",
+            "settled": iso(settlement.at) if settlement is not None else None,
+        }
+
+
+def key_of(start: Oid, kind: str, target: str, name: str) -> str:
+    """Return the key of an effect of the thread whose start has a commit: the first 32 hexadecimal digits of a SHA-256
+    of all four."""
+    return sha256(cbor.encode([str(start), kind, target, name])).hexdigest()[:32]
+
+
+def parse_effect_record(node: Node) -> Effect | Settlement:
+    """Parse an Effect or Settlement node. Raises UnknownWord."""
+    is_effect = node.type == EFFECT
+    require_known_words("Effect" if is_effect else "Settlement", node.payload)
+    return from_payload(Effect, node.payload) if is_effect else from_payload(Settlement, node.payload)
+
+
+class Effects(ThreadRecords[Effect | Settlement]):
+    """The effects of a store's threads."""
+
+    def __init__(self, store: IndexedStore) -> None:
+        super().__init__(store, EFFECTS, parse_effect_record)
+
+    def of_thread(self, thread: ThreadId) -> list[RecordedEffect]:
+        """Return a thread's effects, oldest first. Raises StoreDamaged."""
+        return _gathered(self.all(thread))
+
+    def of_kin(self, thread: ThreadId, start: Hash) -> list[RecordedEffect]:
+        """Return the effects of the other threads here that have a StartNode, among which are a thread's forks. Refs
+        that are damaged are left to `uwf verify`."""
+        effects: list[RecordedEffect] = []
+        for ref, tip in self._store.repository.refs(EFFECTS.prefix).items():
+            with suppress(StoreDamaged):
+                if layout.thread_of(ref) != thread and self._store.index_commit(tip).start == start:
+                    effects += _gathered(self.up_to(tip))
+        return effects
+
+    def record(self, head: Head, content: Effect | Settlement) -> Hash:
+        """Commit an effect or a settlement, and return its node's hash. Moves `refs/uwf/effects/<ULID>`, once all is
+        synced to disk. Raises as `add`."""
+        type_hash = EFFECT if isinstance(content, Effect) else SETTLEMENT
+        recorded = {record.hash for record in self.all(head.thread)}
+        while hash_of(type_hash, content.payload()) in recorded:  # the same in the same second
+            content = content._replace(at=content.at + 1)
+        known = {head.node, head.row.start or head.node}
+        if isinstance(content, Settlement):
+            known.add(content.effect)
+        return self.add(
+            head,
+            type_hash,
+            content,
+            known,
+            lambda node: page_and_message(node, content),
+            lambda _records, node: node,
+        )
+
+
+def _gathered(records: Sequence[ThreadRecord[Effect | Settlement]]) -> list[RecordedEffect]:
+    effects: dict[Hash, RecordedEffect] = {}
+    for record in records:
+        content = record.content
+        if isinstance(content, Effect):
+            effects.setdefault(record.hash, RecordedEffect(record.hash, content))
+        elif (effect := effects.get(content.effect)) is not None:
+            effects[content.effect] = effect._replace(settlements=(*effect.settlements, content))
+    return list(effects.values())
+
+
+def by_key(effects: Sequence[RecordedEffect]) -> Iterator[RecordedEffect]:
+    """Yield what counts of each key, oldest first: the effect that was carried out, else one that may have been, else
+    the newest."""
+    keys = dict.fromkeys(item.effect.key for item in effects)
+    for key in keys:
+        with_key = [item for item in effects if item.effect.key == key]
+        carried_out = (item for item in with_key if item.is_settled)
+        uncertain = (item for item in with_key if item.is_uncertain)
+        yield next(carried_out, None) or next(uncertain, with_key[-1])
+
+
+def now(head: Head) -> int:
+    """Return the time of what is recorded now at a head, whose clock may be ahead."""
+    return max(int(time.time()), head.row.time)
+
+
+def page_and_message(node: Hash, content: Effect | Settlement) -> tuple[bytes, str]:
+    """Return the page of a record, and its commit's message."""
+    if isinstance(content, Effect):
+        title = f"Effect: {content.kind}"
+        subject = f"effect {content.kind}: {content.text or content.name}"
+        rows = [
+            ("key", markdown.code(content.key)),
+            ("to", markdown.inline(content.target)),
+            ("name", markdown.inline(content.name)),
+            ("text", markdown.inline(content.text)),
+            ("SHA-256 of what is sent", markdown.code(content.sha256)),
+        ]
+    else:
+        title = f"Effect {markdown.code(content.effect)}: {content.outcome}"
+        subject = f"effect {content.effect} {content.outcome}: {content.reference or content.reason}"
+        rows = [
+            ("reference", markdown.inline(content.reference)),
+            ("reason", markdown.inline(content.reason)),
+        ]
+    rows = [*((name, value) for name, value in rows if value), ("at", iso(content.at))]
+    page = harmless(f"# {title}\n\n{markdown.table(('', ''), rows)}\n").encode("utf-8")
+    return page, layout.message(one_line(subject.rstrip(": "), 100), {EFFECTS.trailer: node})
+
+
+def recorded_effects(instance: Instance, thread: ThreadId) -> list[RecordedEffect]:
+    """Return a thread's effects, one for each key, oldest first. Raises NotFound, StoreDamaged."""
+    instance.threads.head(thread)
+    return list(by_key(Effects(instance.store).of_thread(thread)))

@@ -1,0 +1,182 @@
+"""Sending something to the outside once: it is recorded before it is sent, and settled afterwards.
+
+A process may be killed between the two. So what is open is looked up at the other side by its key before anything is
+sent again, and if nobody can tell, that is recorded, and a person is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from uwf_git.ext.landing import EFFECTS
+from uwf_git.ext.landing.effect_records import (
+    OPEN,
+    Effect,
+    Effects,
+    RecordedEffect,
+    Settlement,
+    key_of,
+    now,
+)
+from uwf_git.plugin import (
+    Declined,
+    Hash,
+    Head,
+    Instance,
+    NewRecord,
+    Oid,
+    ThreadId,
+    Undecided,
+    Usage,
+    UwfError,
+    one_line,
+    start_of,
+    words,
+)
+
+LONGEST = 2000
+"""The characters that are recorded of a reference, a reason or a text."""
+
+
+class Sending(NamedTuple):
+    """What is to be sent: its `kind`, one of EFFECT_KINDS; its `target`, such as the address of a repository or an
+    issue, without credentials; its `name` among the thread's effects of that kind and target, such as `summary` or
+    `answer to 1234`; the `content`, and a `text` for lists."""
+
+    kind: str
+    target: str
+    name: str
+    content: bytes
+    text: str = ""
+
+
+Send = Callable[[str], str]
+"""Sends, with the key, and returns the reference. It raises Declined only if the other side surely did nothing."""
+LookUp = Callable[[str], str | None]
+"""Returns the reference of what this user has sent with a key, None if it surely isn't there, and raises UwfError if
+that can't be told."""
+
+
+def once(
+    instance: Instance, thread: ThreadId, sending: Sending, send: Send, look_up: LookUp | None = None
+) -> Settlement:
+    """Send something unless it was sent, and return its settlement as done or found.
+
+    The other side is asked first, by `look_up`, if anything may have been sent before, here or on another machine.
+    Effects of the thread's forks on this machine count, since they have the same keys. What raises Declined is
+    settled as failed, and may be tried again; what raises anything else stays open. Waits for another process here
+    that sends the same. Moves `refs/uwf/effects/<ULID>`. Raises Undecided if nobody can tell, Usage if a command's
+    key was used for another, and what `send` raises.
+    """
+    store = instance.store
+    head = instance.threads.head(thread)
+    begin = start_of(store, head.commit)
+    key = key_of(Oid(raw=begin.oid), sending.kind, sending.target, sending.name)
+    with instance.locks.turn(f"effect-{key}", waits=lambda _holders: None):
+        instance.witness.raise_if_lost(EFFECTS.prefix + thread)
+        store.before_record(NewRecord("threads", head.row.name or "", (EFFECTS.rule,)))
+        sent = _Sending(instance, thread, begin.node, key, sending)
+        return sent.settled() or sent.settle(send, look_up)
+
+
+class _Sending:
+    """The sending of one thing, whose key this process holds."""
+
+    def __init__(self, instance: Instance, thread: ThreadId, start: Hash, key: str, sending: Sending) -> None:
+        self._instance = instance
+        self._thread = thread
+        self._start = start
+        self._key = key
+        self._sending = sending
+        self._sha256 = sha256(sending.content).hexdigest()
+        self._effects = Effects(instance.store)
+        self._own = self._with_key(self._effects.of_thread(thread))
+        self._all = [*self._own, *self._with_key(self._effects.of_kin(thread, start))]
+        others = (item for item in self._all if item.effect.sha256 != self._sha256)
+        if sending.kind == words.COMMAND and any(item.is_settled or item.is_uncertain for item in others):
+            raise Usage(
+                f"key {sending.name!r} of thread {thread} is another command's", "choose another: --key NAME"
+            )
+
+    def _with_key(self, effects: Sequence[RecordedEffect]) -> list[RecordedEffect]:
+        return [item for item in effects if item.effect.key == self._key]
+
+    def settled(self) -> Settlement | None:
+        return next((item.settlement for item in self._all if item.is_settled), None)
+
+    def settle(self, send: Send, look_up: LookUp | None) -> Settlement:
+        uncertain = next((item for item in self._all if item.is_uncertain), None)
+        if uncertain is not None or look_up is not None:
+            reference = self._look(look_up, uncertain is not None)
+            if reference is not None:
+                mine = next((item for item in self._own if item.is_uncertain), None)
+                return self._settled_as(mine.hash if mine else self._begun(), words.FOUND, reference)
+        effect = self._begun()
+        try:
+            reference = send(self._key)
+        except Declined as refusal:
+            self._settled_as(effect, words.FAILED, reason=refusal.message)
+            raise
+        return self._settled_as(effect, words.DONE, reference)
+
+    def _look(self, look_up: LookUp | None, uncertain: bool) -> str | None:
+        why = "nothing here can look it up"
+        if look_up is not None:
+            try:
+                return look_up(self._key)
+            except UwfError as error:
+                why = error.message
+        kind, thread = self._sending.kind, self._thread
+        what = f"{kind} {self._sending.name!r} of thread {thread}"
+        if not uncertain:
+            raise Undecided(f"{what}: nobody can tell whether it was sent before: {why}", "repeat")
+        for item in self._own:
+            if item.outcome == OPEN:
+                self._settled_as(item.hash, words.UNKNOWN, reason=why)
+        raise Undecided(f"{what} was begun, and nobody can tell whether it was carried out: {why}", _LOOK)
+
+    def _begun(self) -> Hash:
+        """Return this thread's effect to settle, recorded now unless one of the same content is open."""
+        same = (item for item in self._own if item.is_uncertain and item.effect.sha256 == self._sha256)
+        if (mine := next(same, None)) is not None:
+            return mine.hash
+        sending, head = self._sending, self._head()
+        effect = Effect(
+            self._start,
+            head.node if head.row.kind == "step" else None,
+            self._key,
+            sending.kind,
+            sending.name,
+            self._sha256,
+            now(head),
+            sending.target,
+            self._clean(sending.text, "what is sent"),
+        )
+        return self._record(head, effect)
+
+    def _settled_as(self, effect: Hash, outcome: str, reference: str = "", reason: str = "") -> Settlement:
+        head = self._head()
+        settlement = Settlement(
+            effect,
+            outcome,
+            now(head),
+            self._clean(reference, "the reference of what was sent"),
+            self._clean(reason, "the reason"),
+        )
+        self._record(head, settlement)
+        return settlement
+
+    def _record(self, head: Head, content: Effect | Settlement) -> Hash:
+        with self._instance.locks.turn(f"effects-{self._thread}", waits=lambda _holders: None):
+            return self._effects.record(head, content)
+
+    def _head(self) -> Head:
+        return self._instance.threads.head(self._thread)
+
+    def _clean(self, text: str, what: str) -> str:
+        return one_line(self._instance.without_secrets(text, what), LONGEST)
+
+
+_LOOK = "look yourself, and repeat with --check true if it is there, --check false if it is not"

@@ -1,0 +1,56 @@
+"""Node types of effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uwf_git.plugin import Hash, schemas
+
+SCHEMAS: dict[Hash, dict[str, Any]] = {}
+"""The schemas by their hashes."""
+
+
+def _type(name: str, schema: dict[str, Any]) -> Hash:
+    SCHEMAS[Hash(name)] = schema
+    return Hash(name)
+
+
+def _digits(count: int, text: str) -> dict[str, Any]:
+    return {**schemas.STRING, "minLength": count, "maxLength": count, "description": text}
+
+
+_AT = schemas.described(schemas.COUNT, "Unix seconds.")
+EFFECT = _type(
+    "9ZX7TD69ANCDQ",
+    schemas.record(
+        "Effect",
+        {
+            "start": schemas.REF,
+            "prev": schemas.described(schemas.NULLABLE_REF, "The step at which it was to be sent."),
+            "key": _digits(32, "What it is known by at the other side, too: it follows from its thread."),
+            "kind": schemas.word("What is sent."),
+            "target?": schemas.described(schemas.STRING, "Where to: the address of a repository, an issue."),
+            "name": schemas.described(schemas.STRING, "Tells it from others of its kind and target."),
+            "text?": schemas.described(schemas.STRING, "What is sent, in a line."),
+            "sha256": _digits(64, "Of the bytes that are sent."),
+            "at": _AT,
+        },
+    ),
+)
+"""Something that is about to be sent to the outside."""
+SETTLEMENT = _type(
+    "BXMK3YSCEJ641",
+    schemas.record(
+        "Settlement",
+        {
+            "effect": schemas.REF,
+            "outcome": schemas.word("What became of it."),
+            "reference?": schemas.described(
+                schemas.STRING, "What the other side calls it: an address, a number."
+            ),
+            "reason?": schemas.described(schemas.STRING, "Why it failed, or is unknown."),
+            "at": _AT,
+        },
+    ),
+)
+"""What became of an effect."""
