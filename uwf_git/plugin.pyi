@@ -383,10 +383,13 @@ from uwf_git.engine.turn.table import settle as _settle_thread
 from uwf_git.engine.waits import waits_in as waits_in
 from uwf_git.forge.address import Forge as Forge
 from uwf_git.forge.address import ForgeRepository as ForgeRepository
+from uwf_git.forge.address import parse_repository as parse_repository
+from uwf_git.forge.answers import Change as _ForgeChange
 from uwf_git.forge.client import ForgeClient as ForgeClient
 from uwf_git.forge.client import ForgeDeclined as ForgeDeclined
 from uwf_git.forge.client import ForgeUnavailable as ForgeUnavailable
 from uwf_git.forge.client import Hints as _ForgeHints
+from uwf_git.forge.login import find_login as find_login
 from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
 from uwf_git.format import document as _documents
@@ -723,6 +726,7 @@ from uwf_git.workflow.sample_outputs import hints_of as hints_of
 from uwf_git.workflow.sample_outputs import variants as _sample_variants
 from uwf_git.workflow.source import Source as Source
 from uwf_git.workflow.source import parse_source as parse_source
+from uwf_git.workflow.template import render as _render_template
 from uwf_git.workspaces.changes import ChangedFile as ChangedFile
 from uwf_git.workspaces.changes import Changes as _CodeChanges
 from uwf_git.workspaces.changes import step_code as step_code
@@ -783,6 +787,7 @@ FETCH_TOOL = _FETCH_TOOL
 FINDING_CODES = _FINDING_CODES
 FieldReader = _FieldReader
 FileChange = _FileChange
+ForgeChange = _ForgeChange
 ForgeHints = _ForgeHints
 GIT_PATIENCE = _GIT_PATIENCE
 GOOD_SIGNATURE = _GOOD_SIGNATURE
@@ -918,6 +923,7 @@ read_yaml = _read_yaml
 registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on
+render_template = _render_template
 resume_thread = _resume_thread
 run_thread = _run_thread
 sample_variants = _sample_variants

@@ -130,13 +130,16 @@ def test_a_warm_process_that_is_killed_within_a_call_leaves_the_old_state_or_the
 ) -> None:
     """As above with the processes that a command has forked off another and gives one call after the other."""
     every = run.of_pool()
-    chosen = every if ALL else Random(run.scenario.name).sample(every, SAMPLE)
+    # Which process comes to how many calls is chance, so some instants are there in one run alone.
+    chosen = every if ALL else Random(run.scenario.name).sample(every, min(len(every), 10 * SAMPLE))
     violations, killed = [], 0
     for kind, which in chosen:
+        if not ALL and killed == SAMPLE:
+            break
         done, was_killed = run.again_without_warm(kind, which)
         killed += was_killed
         if "Traceback" in done.stderr:
             violations.append(f"warm {kind} {which}: {done.stderr[-300:]}")
         violations += [f"warm {kind} {which}: {each}" for each in run.wrong_otherwise()]
-    assert killed >= len(chosen) // 2, f"{killed} of {len(chosen)} were killed"
+    assert killed >= (len(chosen) // 2 if ALL else SAMPLE), f"{killed} of {len(chosen)} were killed"
     _report(record_property, "kill of a warm process", run, killed, violations)

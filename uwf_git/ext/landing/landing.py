@@ -12,11 +12,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
+from uwf_git.ext.landing.effect_records import Effects
+from uwf_git.ext.landing.effects import Sending, once
+from uwf_git.ext.landing.pull_request import PullRequest, client_for, repository_at, request_merge
 from uwf_git.ext.landing.request import RequestText, changes_of, request_text, title_of
 from uwf_git.ext.landing.settings import KEEP, LandSettings, settings_of
 from uwf_git.plugin import (
     AgentFailed,
+    Declined,
     HeadMoved,
     Invalid,
     Rebased,
@@ -31,6 +36,7 @@ from uwf_git.plugin import (
     merging,
     one_line,
     thread_code,
+    words,
     workspace_at,
 )
 
@@ -51,16 +57,18 @@ _LOG_SHOWN = 4000  # characters of a failed check's output that the thread gets
 
 
 class Options(NamedTuple):
-    """What a call says in place of the settings; "" and None leave them."""
+    """What a call says in place of the settings; "" leaves them. `plain`: no forge is asked."""
 
     onto: str = ""
+    branch: str = ""
     remote: str = ""
     commits: str = ""
+    plain: bool = False
 
 
 class Landed(NamedTuple):
-    """What has landed: `commits` of a thread on the target `onto`, which was at `base`. `remote` is "" for the
-    repository itself."""
+    """What has landed: `commits` of a thread on the target `onto`, which was at `base`, in `branch`: the target itself,
+    or that of the request `pull`. `remote` is "" for the repository itself."""
 
     thread: ThreadId
     commit: str
@@ -68,16 +76,26 @@ class Landed(NamedTuple):
     commits: int
     onto: str
     base: str
+    branch: str
     remote: str
     checks: tuple[LandingCheck, ...]
     request: RequestText
+    pull: PullRequest | None = None
 
     def as_json(self) -> dict[str, Any]:
         checks = [
             {"command": list(item.command), "status": item.status, "sha256": item.sha256}
             for item in self.checks
         ]
-        return {**self._asdict(), "checks": checks, "request": self.request._asdict()}
+        pull = None
+        if self.pull is not None:
+            number, url, draft, new = self.pull
+            pull = {"number": number, "url": url, "draft": draft, "new": new}
+        return {**self._asdict(), "checks": checks, "request": self.request._asdict(), "pull": pull}
+
+
+class _Moved(Declined):
+    """A branch is no longer where it was, so nothing was pushed to it."""
 
 
 class Landing:
@@ -88,12 +106,10 @@ class Landing:
         self._tell = tell
         settings = settings_of(instance.config)
         self._settings: LandSettings = settings._replace(
-            onto=options.onto or settings.onto,
-            commits=options.commits or settings.commits,
+            onto=options.onto or settings.onto, commits=options.commits or settings.commits
         )
         self._at = instance.threads.position(head)
         self._code = _code(instance, head)
-        _require_accepted(instance, self._at)
         workspace = workspace_at(instance, self._at)
         if workspace is None or not workspace.is_worktree:
             raise Invalid(
@@ -105,6 +121,10 @@ class Landing:
         self._remote = options.remote or workspace.remote or self._project.usual_remote()
         if options.remote:
             self._project.require_remote(options.remote)
+        self._url = self._project.url(self._remote) if self._remote else ""
+        self._repository = None if options.plain else repository_at(instance, self._url)
+        self._branch = options.branch
+        self._is_draft = _is_draft(instance, self._at, self._repository is not None)
 
     @property
     def _history(self) -> History:
@@ -115,21 +135,70 @@ class Landing:
         return self._at.head.thread
 
     def land(self) -> Landed:
-        """Merge the work into the target: a branch of the remote, or without one of the repository itself. Moves that
-        branch. Raises Conflicting, ChecksFailed after the thread was told, HeadMoved for a target that moves too
-        often, RemoteFailed, Declined."""
+        """Push the work to a branch of its own and open the request to merge it or bring that up to date, if the remote
+        is on a forge; else move the target itself: a branch of the remote, or without one of the repository. Raises
+        WorkspaceFailed for a conflict and AgentFailed for a check, after the thread was told; HeadMoved for a branch
+        that moves too often, RemoteFailed, Declined, Undecided."""
+        client = client_for(self._instance, self._repository) if self._repository is not None else None
         for _ in range(_TRIES):
             onto, base = self._target()
-            rebased = self._rebased(onto, base)
+            branch, there = self._own_branch() if client is not None else (onto, base)
+            rebased = self._rebased(onto, base, there if client is not None else "")
             checks = self._checked(onto, rebased)
-            if self._moved(onto, base, rebased.commit):
-                text = request_text(
-                    self._instance, self._at.head, self._history, self._code, rebased.tree, checks
+            if self._moved(branch, there, rebased.commit):
+                break
+            self._tell(f"{branch} has moved: once more")
+        else:
+            raise HeadMoved(
+                f"branch {branch} moves too often to land thread {self._thread}", "repeat it later"
+            )
+        text = request_text(self._instance, self._at.head, self._history, self._code, rebased.tree, checks)
+        pull = None
+        if client is not None:
+            with client:
+                pull = request_merge(self._instance, self._thread, client, branch, onto, text, self._is_draft)
+        facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._remote)
+        return Landed(self._thread, *facts, tuple(checks), text, pull)
+
+    def _own_branch(self) -> tuple[str, str]:
+        """Return the branch of the request, and its commit there, "" if it isn't there. One that others pushed to is
+        not touched: another name is taken, or if it was this thread's, Invalid raised."""
+        issue = None
+        variables = {
+            "workflow": self._history.workflow.name,
+            "thread": self._thread,
+            "title": title_of(self._history),
+            "issue": issue,
+        }
+        names = (
+            [self._branch] if self._branch else [*candidates(branch_name(self._settings.branch, variables))]
+        )
+        _, commits = self._project.heads_at(self._remote, *names)
+        pushed = self._pushed()
+        for name in names:
+            there, own = commits.get(name, ""), pushed.get(self._place(name), set())
+            if not there or there in own:
+                return name, there
+            if own or self._branch:
+                raise Invalid(
+                    f"branch {name} of {self._remote} is at {there[:12]}, which thread {self._thread} did not push",
+                    "land on another branch: --branch NAME",
                 )
-                facts = (rebased.commit, rebased.tree, rebased.made, onto, base, self._remote)
-                return Landed(self._thread, *facts, tuple(checks), text)
-            self._tell(f"{onto} has moved: once more")
-        raise HeadMoved(f"branch {onto} moves too often to land thread {self._thread}", "repeat it later")
+        raise Invalid(
+            f"branches {names[0]} to {names[-1]} of {self._remote} are others'", "give one: --branch NAME"
+        )
+
+    def _place(self, branch: str) -> str:
+        return f"{self._url}#{branch}"
+
+    def _pushed(self) -> dict[str, set[str]]:
+        """Return the commits that this thread, or another with its start, has pushed or begun to push, by place."""
+        effects, head = Effects(self._instance.store), self._at.head
+        pushed: dict[str, set[str]] = {}
+        for item in (*effects.of_thread(head.thread), *effects.of_kin(head.thread, self._history.start_hash)):
+            if item.effect.kind == words.PUSH:
+                pushed.setdefault(item.effect.target, set()).add(item.effect.name)
+        return pushed
 
     def _target(self) -> tuple[str, str]:
         """Return the branch that the work is for, and its commit, which is here then."""
@@ -152,7 +221,8 @@ class Landing:
             base = project.fetch_branch(self._remote, onto, f"refs/uwf/local/landing/{self._thread}")
         return onto, base
 
-    def _rebased(self, onto: str, base: str) -> Rebased:
+    def _rebased(self, onto: str, base: str, there: str) -> Rebased:
+        """Make the work again on `base`. What was pushed before, `there`, stays if it would come to the same."""
         since = self._project.line("merge-base", base, self._code.commit)
         if not since:
             raise Invalid(
@@ -161,7 +231,7 @@ class Landing:
         picks = self._picks(since)
         with merging(self._project, base) as merges:
             rebased = merges.rebase(base, picks)
-            if rebased.conflict is None and rebased.made:
+            if rebased.conflict is None and rebased.made and not self._is_same(rebased, base, there):
                 merges.keep(rebased)
         if rebased.conflict is not None:
             self._conflicts(onto, base, rebased)
@@ -169,7 +239,14 @@ class Landing:
             raise Invalid(
                 f"the work of thread {self._thread} is in {onto} already", f"uwf thread show {self._thread}"
             )
-        return rebased
+        return rebased._replace(commit=there) if self._is_same(rebased, base, there) else rebased
+
+    def _is_same(self, rebased: Rebased, base: str, there: str) -> bool:
+        return (
+            bool(there)
+            and self._project.tree(there) == rebased.tree
+            and self._project.is_ancestor(base, there)
+        )
 
     def _picks(self, since: str) -> list[RebasePick]:
         user = self._instance.store.repository.user
@@ -209,16 +286,36 @@ class Landing:
             self._fails(onto, rebased, results[-1])
         return results
 
-    def _moved(self, onto: str, base: str, commit: str) -> bool:
-        """Move the target from `base` to a commit, unless it has moved."""
+    def _moved(self, branch: str, there: str, commit: str) -> bool:
+        """Move a branch to a commit, unless it isn't `there` any more."""
         project = self._project
+        if commit == there:
+            return True
         if self._remote:
-            return project.push_commit(self._remote, commit, onto, base)
-        ref = f"refs/heads/{onto}"
+            return self._push(branch, there, commit)
+        ref = f"refs/heads/{branch}"
         if project.is_checked_out(ref):
             project.fast_forward(ref, commit)
             return True
-        return project.run("update-ref", "--create-reflog", ref, commit, base, check=False).code == 0
+        return project.run("update-ref", "--create-reflog", ref, commit, there, check=False).code == 0
+
+    def _push(self, branch: str, there: str, commit: str) -> bool:
+        def send(_key: str) -> str:
+            if not self._project.push_commit(self._remote, commit, branch, there):
+                raise _Moved(f"branch {branch} of {self._remote} has moved")
+            return commit
+
+        def look_up(_key: str) -> str | None:
+            return commit if self._project.heads_at(self._remote, branch)[1].get(branch) == commit else None
+
+        sending = Sending(
+            words.PUSH, self._place(branch), commit, commit.encode("ascii"), f"{branch} {commit[:12]}"
+        )
+        try:
+            once(self._instance, self._thread, sending, send, look_up)
+        except _Moved:
+            return False
+        return True
 
     # Back to the thread
 
@@ -262,19 +359,22 @@ def _tell_thread(instance: Instance, head: Head, text: str) -> ThreadId:
     return control.resume(instance, head.thread, text).thread
 
 
-def _require_accepted(instance: Instance, at: ThreadPosition) -> None:
+def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool:
+    """Return whether the request of a thread's work is a draft: as long as it has not ended. Raises Invalid for work
+    that was not accepted."""
     thread, archive = at.head.thread, at.head.archive
     if archive is None:
+        if has_request:
+            return True
         raise Invalid(f"thread {thread} has not ended", f"uwf thread run {thread}")
     left = code_at_end(instance, at)
-    if left is None or left.is_merged:
-        return
-    if not left.merge:
-        state = ended_state(archive).label
-        raise Invalid(
-            f"thread {thread} is {state}, and nothing in it accepted its work",
-            f"look at it, then: git merge {left.branch or left.commit[:12]}",
-        )
+    if left is None or left.is_merged or left.merge:
+        return False
+    state = ended_state(archive).label
+    raise Invalid(
+        f"thread {thread} is {state}, and nothing in it accepted its work",
+        f"look at it, then: git merge {left.branch or left.commit[:12]}",
+    )
 
 
 def _code(instance: Instance, head: Head) -> Revision:

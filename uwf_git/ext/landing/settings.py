@@ -1,4 +1,4 @@
-"""The section `land` of `config.yaml`: {onto, commits: squash | keep, checks, timeout, signOff}."""
+"""The section `land` of `config.yaml`: {onto, branch, commits: squash | keep, checks, timeout, signOff}."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ if TYPE_CHECKING:
 
 SECTION = "land"
 SQUASH, KEEP = "squash", "keep"
-_FIELDS = ("onto", "commits", "checks", "timeout", "signOff")
+_FIELDS = ("onto", "branch", "commits", "checks", "timeout", "signOff")
 
 
 class LandSettings(NamedTuple):
-    """How work lands. `onto` is the branch, "" for the remote's default; `commits` squashes a thread's commits or keeps
+    """How work lands. `onto` is the branch, "" for the remote's default; `branch` is a template
+    for the name of a request's branch; `commits` squashes a thread's commits or keeps
     them. `checks` are commands, None for those of the workflow's roles, each limited to `timeout` seconds. `sign_off`
     adds the user's Signed-off-by."""
 
     onto: str = ""
+    branch: str = "{{ workflow }}/{% if issue %}{{ issue.number }}-{% endif %}{{ title }}"
     commits: str = SQUASH
     checks: tuple[tuple[str, ...], ...] | None = None
     timeout: float = 1800.0
@@ -44,6 +46,7 @@ def read_settings(reader: ConfigReader, value: Any) -> LandSettings:
         reader.refuse((*path, "signOff"), "signOff is true or false")
     return LandSettings(
         reader.text(path, entry, "onto"),
+        reader.text(path, entry, "branch") or usual.branch,
         commits,
         checks,
         reader.timeout(path, entry) or usual.timeout,

@@ -1,0 +1,92 @@
+"""A project whose threads land: a fixer that appends a line, tests that no line comes twice, and a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from commands import git
+from conftest import Uwf
+
+DONE = "{ type: object, properties: { change: { type: string } }, required: [change] }"
+PASSED = "{ type: object, properties: { status: { enum: [passed, failed] } }, required: [status] }"
+DECISION = "{ type: object, properties: { status: { enum: [merge, drop] } }, required: [status] }"
+WORKFLOW = f"""\
+name: mend
+description: Mend it, test it, and have a person decide.
+roles:
+  fixer: {{ description: f, systemPrompt: f, outputSchema: {DONE} }}
+  tests: {{ description: t, systemPrompt: t, outputSchema: {PASSED} }}
+  gate: {{ description: g, human: true, outputSchema: {DECISION} }}
+graph:
+  $START: {{ new: fixer, resume: fixer }}
+  fixer: {{ _: tests }}
+  tests: {{ passed: gate, failed: fixer }}
+  gate: {{ merge: $END, drop: {{ end: failed, reason: dropped }} }}
+"""
+CONFIG = """\
+workspace: { kind: worktree }
+agents:
+  fixes:
+    command: uwf-exec
+    args: [sh, -c, 'cat $WHAT >> sum.txt; echo "{\\"change\\": \\"added it\\"}"']
+  tries: { command: uwf-exec, args: [sh, tests.sh] }
+agentOverrides:
+  mend: { fixer: fixes, tests: tries }
+"""
+
+
+class Shop:
+    """The project, in the current folder, and its bare remote, which `with_remote` makes."""
+
+    def __init__(self, uwf: Uwf, folder: Path, config: Callable[[str], Path]) -> None:
+        self.uwf, self.folder, self._config = uwf, folder, config
+        self.project, self.remote = folder / "shop", folder / "shop.git"
+        self.adds("two")
+        git("init", "-q", "-b", "main", self.project)
+        (self.project / "sum.txt").write_text("one\n")
+        (self.project / "tests.sh").write_text('echo tried; test "$(sort sum.txt | uniq -d)" = ""\n')
+        self.commit("first")
+        (folder / "mend.yaml").write_text(WORKFLOW)
+
+    def configured(self, more: str = "", fixes: str = "") -> None:
+        """Write config.yaml with further sections, or with other words for the fixer's."""
+        text = CONFIG.replace("cat $WHAT >> sum.txt; ", fixes or "cat $WHAT >> sum.txt; ")
+        self._config(text.replace("$WHAT", str(self.folder / "what")) + more)
+
+    def with_remote(self, url: str = "") -> None:
+        """Make the remote; `url` is what the project calls it, if that isn't its path."""
+        git("clone", "-q", "--bare", self.project, self.remote)
+        git("-C", self.project, "remote", "add", "origin", url or self.remote)
+        if url:
+            git("-C", self.project, "config", f"url.{self.remote}.insteadOf", url)
+
+    def adds(self, line: str) -> None:
+        """Let the fixer append this line."""
+        (self.folder / "what").write_text(f"{line}\n")
+
+    def at_gate(self, prompt: str = "Add *two*\nIt is missing.") -> str:
+        self.uwf("workflow", "put", self.folder / "mend.yaml")
+        thread = str(self.uwf("thread", "start", "mend", "-p", prompt).json["thread"])
+        self.uwf("thread", "run", thread, check=5)
+        return thread
+
+    def accepted(self, prompt: str = "Add *two*\nIt is missing.") -> str:
+        thread = self.at_gate(prompt)
+        self.uwf("thread", "answer", thread, "-m", "merge")
+        return thread
+
+    def commit(self, message: str) -> None:
+        git("-C", self.project, "add", ".")
+        git("-C", self.project, "commit", "-q", "-m", message)
+
+    def moves(self, name: str, text: str) -> None:
+        """The branch that is checked out gets a commit, and the remote, if there is one."""
+        (self.project / name).write_text(text)
+        self.commit(f"write {name}")
+        if self.remote.exists():
+            git("-C", self.project, "push", "-q", "origin", "main")
+
+    def at_remote(self, *args: str) -> str:
+        """What git prints in the remote."""
+        return git("--git-dir", self.remote, *args)

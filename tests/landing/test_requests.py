@@ -1,0 +1,195 @@
+"""Work lands on a forge as a pull request of a branch of its own: opened once, kept up to date, beside others' work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from commands import git
+from conftest import Uwf
+from forge_server import TOKEN, Failing, ForgeServer, forge_server
+from landing_shop import Shop
+
+FORGES = ("github", "gitlab", "forgejo", "gitea")
+TOKENS = {
+    "github": "GH_ENTERPRISE_TOKEN",
+    "gitlab": "GITLAB_TOKEN",
+    "forgejo": "FORGEJO_TOKEN",
+    "gitea": "GITEA_TOKEN",
+}
+BRANCH = "mend/add-two"
+
+
+class Forge(NamedTuple):
+    shop: Shop
+    server: ForgeServer
+
+    @property
+    def request(self) -> dict[str, object]:
+        """The only one."""
+        (change,) = self.server.changes.values()
+        return change
+
+
+@pytest.fixture(params=FORGES)
+def forge(
+    request: pytest.FixtureRequest,
+    uwf: Uwf,
+    tmp_path: Path,
+    config: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Forge]:
+    shop = Shop(uwf, tmp_path, config)
+    monkeypatch.chdir(shop.project)
+    with forge_server(request.param, repository=shop.remote) as server:
+        server.token = TOKEN
+        shop.with_remote(f"{server.web}.git")
+        shop.configured(f"forges: {{ '{server.url.partition('://')[2]}': {request.param} }}\n")
+        monkeypatch.setenv(TOKENS[request.param], TOKEN)
+        yield Forge(shop, server)
+
+
+one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
+
+
+def test_work_becomes_a_request_of_a_branch_of_its_own(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    before = forge.shop.at_remote("rev-parse", "main")
+    landed = uwf("land", thread).json
+    assert landed["branch"] == BRANCH and landed["pull"]["url"] == landed["pull"]["url"].strip()
+    assert (landed["pull"]["draft"], landed["pull"]["new"]) == (False, True)
+    assert (forge.request["head"], forge.request["base"], forge.request["title"]) == (
+        BRANCH,
+        "main",
+        "Add *two*",
+    )
+    assert "exited with 0" in str(forge.request["body"])
+    assert forge.shop.at_remote("rev-parse", BRANCH, f"{BRANCH}~1", "main").split() == [
+        landed["commit"],
+        before,
+        before,
+    ]
+
+
+def test_a_request_is_a_draft_until_the_gate_says_ready(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.at_gate()
+    assert uwf("land", thread).json["pull"]["draft"]
+    uwf("thread", "answer", thread, "-m", "merge")
+    landed = uwf("land", thread).json
+    assert (landed["pull"]["draft"], landed["pull"]["new"]) == (False, False)
+    assert len(forge.server.changes) == 1
+
+
+def test_landing_again_changes_nothing_if_nothing_has_changed(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    first = uwf("land", thread).json
+    asked = len(forge.server.writes())
+    again = uwf("land", thread).json
+    assert (again["commit"], again["pull"]["number"]) == (first["commit"], first["pull"]["number"])
+    assert len(forge.server.writes()) == asked
+
+
+def test_what_goes_on_with_the_thread_goes_on_with_its_request(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    first = uwf("land", thread).json
+    forge.shop.adds("three")
+    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    second = uwf("land", onward).json
+    assert second["pull"]["number"] == first["pull"]["number"] and second["branch"] == first["branch"]
+    assert forge.shop.at_remote("show", f"{BRANCH}:sum.txt").split() == ["one", "two", "three"]
+
+
+@one_forge
+def test_a_branch_that_others_have_is_left_alone(uwf: Uwf, forge: Forge) -> None:
+    git("-C", forge.shop.project, "push", "-q", "origin", f"main:{BRANCH}")
+    before = forge.shop.at_remote("rev-parse", BRANCH)
+    landed = uwf("land", forge.shop.accepted()).json
+    assert landed["branch"] == f"{BRANCH}-2"
+    assert forge.shop.at_remote("rev-parse", BRANCH) == before
+
+
+@one_forge
+def test_commits_of_others_on_the_branch_are_not_overwritten(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    project = forge.shop.project
+    git("-C", project, "fetch", "-q", "origin")
+    git("-C", project, "checkout", "-q", BRANCH)
+    (project / "review.txt").write_text("x")
+    forge.shop.commit("a reviewer's")
+    git("-C", project, "push", "-q", "origin", BRANCH)
+    git("-C", project, "checkout", "-q", "main")
+    theirs = forge.shop.at_remote("rev-parse", BRANCH)
+    forge.shop.adds("three")
+    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    refused = uwf("land", onward, check=1).error
+    assert theirs[:12] in refused["message"] and "--branch" in refused["hint"]
+    assert forge.shop.at_remote("rev-parse", BRANCH) == theirs
+
+
+@one_forge
+def test_a_request_that_was_closed_is_not_opened_again(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.request["state"] = "closed"
+    refused = uwf("land", thread, check=1).error
+    assert "was closed" in refused["message"]
+    assert len(forge.server.changes) == 1
+
+
+def test_a_call_that_was_carried_out_though_it_failed_opens_no_second_request(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    forge.server.failing["POST"] = [Failing(502, does=True)]
+    uwf("land", thread, check=8)
+    landed = uwf("land", thread).json
+    assert landed["pull"]["number"] == next(iter(forge.server.changes))
+    assert len(forge.server.changes) == 1
+
+
+@one_forge
+def test_a_text_that_somebody_else_wrote_stays(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.request["body"] = "Mine."
+    uwf("land", thread)
+    assert forge.request["body"] == "Mine."
+
+
+@one_forge
+def test_without_a_login_nothing_is_pushed(uwf: Uwf, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKENS[forge.server.forge])
+    thread = forge.shop.accepted()
+    refused = uwf("land", thread, check=1).error
+    assert "not logged in" in refused["message"]
+    assert BRANCH not in forge.shop.at_remote("branch", "--list")
+
+
+@one_forge
+def test_without_a_forge_the_target_moves_and_the_text_is_printed(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    done = uwf("land", thread, "--no-forge", "--format", "text")
+    assert "## Claims" in done.out and forge.server.asked == []
+    assert forge.shop.at_remote("show", "main:sum.txt").split() == ["one", "two"]
+
+
+@one_forge
+@pytest.mark.parametrize(
+    ("title", "branch"),
+    [
+        ("../../etc: passwd & {{ x }}", "mend/etc-passwd-x"),
+        ("修复", "mend"),
+        ("a" * 300, f"mend/{'a' * 60}"),
+        ("x.lock", "mend/x"),
+        ("-rf --force @{1}", "mend/rf-force-1"),
+    ],
+)
+def test_a_branch_has_a_name_that_git_and_shells_take(
+    uwf: Uwf, forge: Forge, title: str, branch: str
+) -> None:
+    assert uwf("land", forge.shop.accepted(title)).json["branch"] == branch

@@ -1,0 +1,92 @@
+"""The request of a branch on a forge: opened once, and kept up to date.
+
+It is known by a mark at the end of its text, with the key of the effect that opened it. One without that mark is
+somebody else's, and its text stays.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.ext.landing.effects import Sending, once
+from uwf_git.plugin import ForgeClient, Invalid, find_login, parse_repository, words
+
+if TYPE_CHECKING:
+    from uwf_git.ext.landing.request import RequestText
+    from uwf_git.plugin import ForgeChange, ForgeRepository, Instance, ThreadId
+
+_MARK = re.compile(r"<!-- uwf ([0-9A-Za-z-]+) -->\s*\Z")
+
+
+class PullRequest(NamedTuple):
+    """A request. `is_new`: it was opened by this landing."""
+
+    number: int
+    url: str
+    is_draft: bool
+    is_new: bool
+
+
+def client_for(instance: Instance, repository: ForgeRepository) -> ForgeClient:
+    """Return a client with the user's login. Raises Invalid without one."""
+    login = find_login(repository.forge, instance.config, os.environ, instance.redactor)
+    return ForgeClient(repository, login.token, bearer=login.bearer)
+
+
+def repository_at(instance: Instance, url: str) -> ForgeRepository | None:
+    """Return the repository of a remote's URL, None if it is not on a known forge."""
+    try:
+        return parse_repository(url, instance.config) if url else None
+    except Invalid:
+        return None
+
+
+def request_merge(
+    instance: Instance,
+    thread: ThreadId,
+    client: ForgeClient,
+    branch: str,
+    onto: str,
+    text: RequestText,
+    is_draft: bool,
+) -> PullRequest:
+    """Open the request of a branch, or bring it up to date. A draft becomes ready, and never the other way round.
+    Raises Invalid for one that was closed, RemoteFailed, Declined, Undecided."""
+    before = next(iter(client.open_changes(branch)), None)
+    if before is not None:
+        return _updated(client, before, text, is_draft)
+
+    def send(key: str) -> str:
+        return str(client.create_change(text.title, _marked(text.body, key), branch, onto, is_draft).number)
+
+    def look_up(key: str) -> str | None:
+        changes = client.open_changes(branch)
+        return str(changes[0].number) if changes else None
+
+    target = f"https://{client.repository}"
+    sending = Sending(words.PULL_REQUEST, target, branch, f"{text.title}\n\n{text.body}".encode(), text.title)
+    sent = once(instance, thread, sending, send, look_up)
+    change = client.change(int(sent.reference))
+    if change.state != "open":
+        raise Invalid(
+            f"{change.url} of thread {thread} was {change.state}",
+            "reopen it there, or land on another branch: --branch NAME",
+        )
+    return PullRequest(change.number, change.url, change.is_draft, True)
+
+
+def _updated(client: ForgeClient, change: ForgeChange, text: RequestText, is_draft: bool) -> PullRequest:
+    mark = _MARK.search(change.body)
+    body = _marked(text.body, mark[1]) if mark else change.body
+    if body != change.body or (change.is_draft and not is_draft):
+        stays = body.rstrip() == change.body.rstrip()
+        change = client.update_change(
+            change.number, body=None if stays else body, is_draft=False if not is_draft else None
+        )
+    return PullRequest(change.number, change.url, change.is_draft, False)
+
+
+def _marked(body: str, key: str) -> str:
+    return f"{body}\n<!-- uwf {key} -->\n"
