@@ -20,7 +20,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.kit import Context, create_agent
 from uwf_git.workspaces.choice import assign
 from uwf_git.workspaces.options import parse_option
-from uwf_git.workspaces.project import branch_of
+from uwf_git.workspaces.project import work_ref
 from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
 
 ANSWER = '{"status": "done", "note": "measured"}'
@@ -182,7 +182,7 @@ def side_by_side(folder: Path, size: Size) -> Iterator[Row]:
         each.join()
     foreign = int(_digest(site.project) != before)
     for thread in threads:
-        branch = branch_of(thread)
+        branch = work_ref(thread)
         listed = _git("-C", site.project, "diff", "--name-only", f"main..{branch}").splitlines()
         texts = {_git("-C", site.project, "show", f"{branch}:{path}").split()[0] for path in listed}
         foreign += texts != {thread}

@@ -100,12 +100,10 @@ def would_push(value: Any, verbose: bool = False) -> str:
 
 
 def code_lines(value: Any, doing: str) -> list[str]:
-    """Name the branches that go to remotes of projects, not to the one of the threads."""
+    """Name the code that goes to remotes of projects, not to the one of the threads."""
     groups: dict[tuple[str, str], list[str]] = {}
     for code in value.get("code", ()):
-        groups.setdefault((code["project"], code["remote"]), []).append(
-            code["branch"].removeprefix("refs/heads/")
-        )
+        groups.setdefault((code["project"], code["remote"]), []).append(code["branch"].removeprefix("refs/"))
     return [
         f"{doing} {counted(len(names), 'thread')} to {remote} of {project}: {', '.join(names[:MOST_NAMED])}"
         + (", …" if len(names) > MOST_NAMED else "")

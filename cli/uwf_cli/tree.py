@@ -73,7 +73,7 @@ workspace = group(
     {
         "list": ("workspace", "List worktrees and folders of threads."),
         "path": ("workspace", "Print a thread's folder."),
-        "remove": ("workspace", "Remove worktrees; commits and branches are kept."),
+        "remove": ("workspace", "Remove worktrees; commits are kept."),
     },
     examples=("uwf workspace list", "cd $(uwf workspace path @)", "uwf workspace remove 01JK7M"),
     help="Find and remove the folders that threads work in.",

@@ -135,7 +135,7 @@ def test_a_killed_script_asks_no_answered_call_again_and_mixes_no_sessions(
         "Say it in a word": 1,
     }
     assert Path("note.txt").read_text() == "old\n"
-    branches = git("for-each-ref", "--format=%(refname:lstrip=4)", "refs/heads/uwf/work/").split()
+    branches = git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/uwf/work/").split()
     assert {each == thread: git("show", f"uwf/work/{each}:note.txt") for each in branches} == {
         True: "old",
         False: "new",

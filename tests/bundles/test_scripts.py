@@ -491,7 +491,7 @@ return isolated;
     thread = started(uwf, body, "fine")
     assert "not committed yet" in result(uwf, thread)
     assert not Path("new.txt").exists()
-    (branch,) = git("for-each-ref", "--format=%(refname)", "refs/heads/uwf/work/").split()
+    (branch,) = git("for-each-ref", "--format=%(refname)", "refs/uwf/work/").split()
     assert git("show", f"{branch}:new.txt") == "mine"
     assert git("log", "-1", "--format=%s", branch).startswith("call: ")
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
@@ -634,7 +634,7 @@ def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> No
     thread = uwf("run", EXAMPLES / "fan-out.js", "-p", args).lines[0]["thread"]
     found = uwf("thread", "steps", thread).json[-1]["output"]
     assert len(found["fixes"]) == 1 and found["approved"] is True
-    assert git("for-each-ref", "refs/heads/uwf/work/")
+    assert git("for-each-ref", "refs/uwf/work/")
 
 
 def test_a_script_of_the_project_that_is_not_registered_is_named_with_the_command_that_registers_it(

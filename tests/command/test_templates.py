@@ -121,7 +121,7 @@ def test_commands_of_a_template_work_in_a_worktree(uwf: Uwf, name: str) -> None:
     agent = "uwf-exec sh -c 'echo x > made.txt; echo status: prepared; echo status: reproduced'"
     uwf("run", name, "-p", "x", "--max-steps", "1", "--agent", agent, check=None)
     assert not Path("made.txt").exists()
-    assert "uwf/work/" in git("branch", "--list")
+    assert git("for-each-ref", "refs/uwf/work/") and git("branch", "--format=%(refname:short)") == "main"
 
 
 def test_a_commit_that_git_refused_fails_the_development(uwf: Uwf) -> None:

@@ -125,7 +125,7 @@ def test_remove_keeps_commits_and_what_is_uncommitted(uwf: Uwf, project: Path) -
     assert git("show", f"uwf/work/{thread}:new.txt") == "new"
     assert git("worktree", "list").count("\n") == 0
     said = uwf("workspace", "remove", thread, "--format", "text").out
-    assert said == f"removed {place}; its commits are on branch uwf/work/{thread}\n"
+    assert said == f"removed {place}; its commits are at uwf/work/{thread}\n"
     uwf(
         "thread",
         "step",

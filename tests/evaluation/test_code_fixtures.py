@@ -29,8 +29,7 @@ def test_a_case_of_a_step_with_code_has_the_files_that_the_step_began_with(uwf: 
         name: git("--git-dir", store, "ls-tree", "--name-only", tree).split() for name, tree in shown.items()
     }
     assert listed == {"step": ["made.txt", "one.txt"], "whole": ["one.txt"]}
-    for name in ("refs/heads/uwf/work", "refs/uwf/local/code"):
-        git("-C", project, "update-ref", "-d", f"{name}/{thread}")
+    git("-C", project, "update-ref", "-d", f"refs/uwf/work/{thread}")
     git("-C", project, "reflog", "expire", "--expire=now", "--all")
     git("-C", project, "gc", "-q", "--prune=now")
     said = uwf("eval", "add", f"{thread}@2", "--to", "bugs", "--name", "gone").err

@@ -45,8 +45,8 @@ AWAY = "repeat when the remote can be reached"
         ),
         (
             ("update-ref",),
-            "fatal: cannot lock ref 'refs/heads/uwf/work/1': 'refs/heads/uwf' exists; cannot create it\n",
-            "cannot lock ref 'refs/heads/uwf/work/1': 'refs/heads/uwf' exists; cannot create it",
+            "fatal: cannot lock ref 'refs/heads/uwf/threads/1': 'refs/heads/uwf' exists; cannot create it\n",
+            "cannot lock ref 'refs/heads/uwf/threads/1': 'refs/heads/uwf' exists; cannot create it",
             "rename the branch that is in the way",
         ),
         (("add",), "fatal: something else\n", "something else", "see whether git works there"),

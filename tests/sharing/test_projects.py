@@ -192,7 +192,7 @@ def test_code_that_a_push_takes_to_the_projects_remote_is_named(site: Site, uwf:
     uwf("thread", "step", thread, "--workspace", "worktree", "--agent", writes)
     uwf("push")
     uwf("config", "set", f'workspace.projects."{project}".remote', "origin")
-    branch = f"refs/heads/uwf/work/{thread}"
+    branch = f"refs/uwf/work/{thread}"
     code = {"thread": thread, "branch": branch, "project": str(project / ".git"), "remote": "origin"}
     assert uwf("push", "--dry-run").json["code"] == [code] and refs(forge) == set()
     assert (

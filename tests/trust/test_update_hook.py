@@ -153,6 +153,21 @@ def test_damage_and_unknown_names_are_refused_without_a_policy_too(served: Serve
     assert "is a blob" in served.pushes(blob, other)
 
 
+def test_the_code_of_threads_is_pushed_rewritten_and_deleted_under_a_policy_about_steps(
+    served: Served,
+) -> None:
+    served.sets("[{workflows: '*', signed-by: [ann]}]")
+    served.ann("push")
+    git, ref = Forger(served.ann.store), f"{layout.WORK}{served.ann.starts()}"
+    tree = git("mktree", "--missing")
+    first, other = (git("commit-tree", tree, "-m", text) for text in ("one", "other"))
+    assert served.pushes(first, ref) == "" and served.refs()[ref] == first
+    assert served.pushes(other, ref, "--force") == "" and served.refs()[ref] == other
+    assert "is not a commit" in served.pushes(git.blob(b"x"), ref, "--force")
+    assert served.pushes("", ref) == "" and ref not in served.refs()
+    assert "called after threads" in served.pushes(first, f"{layout.WORK}mine")
+
+
 def test_history_is_not_rewritten_ends_are_not_replaced_and_nothing_is_deleted(served: Served) -> None:
     served.sets(rules="[]")
     thread, ended = served.ann.starts(), served.ann.starts()
@@ -443,7 +458,7 @@ def test_an_edit_of_a_published_definition_is_held_to_its_rule(served: Served) -
         ),
         *("refs/heads/refs/uwf/x", "refs/tags/uwf", "refs/tags/uwf/threads/x", "refs/tags/refs/uwf/x"),
         *("refs/heads/uwf/threads/x", "refs/heads/uwf/base/x", "refs/UWF/threads/x"),
-        *("refs/heads/uwf/work", "refs/heads/uwf/Work/x", f"refs/heads/uwf/work/{COPY}/x"),
+        *("refs/uwf/work/x", f"refs/uwf/work/{COPY}/x", "refs/uwf/work/"),
         *("refs/replace/01", "refs/original/x", "refs/grafts", "refs/unknown/x"),
     ],
 )
@@ -466,7 +481,7 @@ def test_names_that_block_or_shadow_those_of_uwf_are_refused(name: str) -> None:
         *(
             "refs/heads/uwf/base/workflows/relay",
             "refs/heads/uwf/base/branches/mine/x",
-            "refs/heads/uwf/work/x",
+            f"refs/uwf/work/{COPY}",
         ),
         *(
             "refs/heads/uwf/proposals/x",

@@ -11,7 +11,10 @@ from commands import git
 from conftest import Uwf
 from two_machines import RELAY, Machine
 
-from uwf_git.format.ids import fork_id
+from uwf_git.base.errors import RemoteFailed
+from uwf_git.format.ids import ThreadId, fork_id
+from uwf_git.store.instance import Instance
+from uwf_git.workspaces.sharing import push_code
 
 WRITES = """uwf-exec sh -c 'echo "$UWF_ROLE" >> made.txt; echo "{\\"text\\": \\"done\\"}"'"""
 
@@ -215,7 +218,7 @@ def test_both_sides_of_a_divergence_keep_their_code(site: Site) -> None:
     def made(side: str) -> list[str]:
         last = site.here("thread", "steps", side, "--json").json[-1]["step"]
         code = site.here("thread", "step-details", last, "--json").json["detail"]["value"]["code"]
-        git("-C", clone, "fetch", "-q", "origin", "+refs/heads/uwf/*:refs/remotes/origin/uwf/*")
+        git("-C", clone, "fetch", "-q", "origin", "+refs/uwf/work/*:refs/remotes/origin/uwf/*")
         assert git("-C", clone, "for-each-ref", "--contains", code["commit"])
         return git("-C", clone, "show", f"{code['commit']}:made.txt").split()
 
@@ -243,8 +246,44 @@ def test_a_store_in_the_project_needs_no_other_place(uwf: Uwf, tmp_path: Path) -
     )
     thread = begun.out.split('"thread":"')[1][:26]
     assert git("-C", project, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
-    assert uwf("verify", cwd=project, env=env).json["findings"] == []
-    assert uwf("doctor", cwd=project, env=env, check=None).code in (0, 1)
+    report = uwf("verify", cwd=project, env=env).json
+    assert (report["findings"], report["notes"]) == ([], [])
+    checks = uwf("doctor", cwd=project, env=env, check=None).json
+    assert [each["status"] for each in checks if each["check"] == "refs"] == ["ok"]
+    assert git("-C", project, "branch", "-a", "--format=%(refname)") == "refs/heads/main"
+    git("init", "-q", "--bare", shared := tmp_path / "shared.git")
+    git("-C", project, "remote", "add", "origin", shared)
+    uwf("remote", "add", "origin", cwd=project, env=env)
+    uwf("config", "set", "workspace.remote", "origin", cwd=project, env=env)
+    uwf("push", cwd=project, env=env)
+    there = git("-C", shared, "for-each-ref", "--format=%(refname)").split()
+    assert {f"refs/uwf/work/{thread}", f"refs/uwf/archive/{thread}"} <= set(there)
+    assert not [name for name in there if "local" in name or name.startswith("refs/heads/uwf/work")]
+    git("-C", project, "push", "-q", "origin", "main")
+    git("clone", "-q", shared, clone := tmp_path / "clone")
+    uwf("init", "--here", cwd=clone, env=env)
+    uwf("remote", "add", "origin", cwd=clone, env=env)
+    uwf("pull", cwd=clone, env=env)
+    assert git("-C", clone, "for-each-ref", "refs/uwf/work", "refs/uwf/remotes/origin/work") == ""
+    assert git("-C", clone, "branch", "-a", "--list", "*work*") == ""
+
+
+def test_a_server_without_other_refs_than_branches_is_named_and_takes_the_code_as_a_branch(
+    site: Site,
+) -> None:
+    git("-C", site.project, "config", "receive.hideRefs", "refs/uwf")
+    site.here("config", "set", "workspace.remote", "origin")
+    thread = site.starts()
+    (warning,) = [line for line in site.here("push").err.splitlines() if "is not pushed" in line]
+    assert f"origin refuses refs/uwf/work/{thread}: deny updating a hidden ref; ask its admin" in warning
+    with pytest.raises(RemoteFailed) as refused:
+        push_code(Instance.open(str(site.here.root)), [ThreadId(thread)], strict=True)
+    command = refused.value.hint.partition("as a branch: ")[2]
+    subprocess.run(command, shell=True, check=True)
+    clone = site.clones[site.there]
+    git("-C", clone, "fetch", "-q")
+    site.there("continue", thread, "--agent", WRITES, cwd=clone)
+    assert git("-C", clone, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
 
 
 def test_code_with_a_known_secret_is_not_pushed(site: Site) -> None:
@@ -257,7 +296,7 @@ def test_code_with_a_known_secret_is_not_pushed(site: Site) -> None:
     assert "tok-" in git("-C", site.clones[site.here], "show", f"uwf/work/{thread}:made.txt")
     error = site.here("push", check=1).error
     assert f"the code of thread {thread} holds a secret (DEPLOY_TOKEN)" in error["message"]
-    assert git("-C", site.project, "branch", "--list", "uwf/*") == ""
+    assert git("-C", site.project, "for-each-ref", "refs/uwf") == ""
 
 
 def test_a_branch_that_went_on_elsewhere_holds_back_no_other_push(site: Site) -> None:

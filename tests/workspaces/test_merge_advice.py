@@ -88,7 +88,7 @@ def test_a_merge_is_advised_if_no_other_decision_would_have_ended_the_thread(
     thread = start(uwf, project, workflow(schema, ways))
     done = uwf("thread", "answer", thread, "-m", answer, "--format", "text", check=None)
     assert uwf("thread", "show", thread).json["done"]
-    assert f"its code is on branch uwf/work/{thread}" in done.err
+    assert f"its code is at uwf/work/{thread}" in done.err
     assert ("git merge" in done.err) is advised
 
 
@@ -97,7 +97,7 @@ def test_a_rejection_of_an_agent_is_not_advised_to_merge(uwf: Uwf, project: Path
     thread = start(uwf, project, workflow(APPROVED, ways, "false"))
     done = uwf("thread", "step", thread, "--agent", WRITES, "--format", "text")
     assert "completed" in done.out
-    assert f"its code is on branch uwf/work/{thread}" in done.err and "git merge" not in done.err
+    assert f"its code is at uwf/work/{thread}" in done.err and "git merge" not in done.err
 
 
 def test_a_killed_thread_advises_no_merge(uwf: Uwf, project: Path) -> None:
@@ -128,23 +128,25 @@ def test_what_is_merged_is_not_advised_to_merge_again(uwf: Uwf, project: Path) -
     assert uwf("thread", "show", thread).json["code"]["merged"] is False
     git("-C", project, "checkout", "-q", "main")
     git("-C", project, "merge", "-q", f"uwf/work/{thread}")
+    git("-C", project, "checkout", "-q", "--detach")
+    assert uwf("thread", "show", thread).json["code"]["merged"] is True
+    git("-C", project, "checkout", "-q", "main")
     code = uwf("thread", "show", thread).json["code"]
     assert (code["merge"], code["merged"], code["warnings"]) == (None, True, [])
     text = uwf("thread", "show", thread, "--format", "text").out
     assert ", merged" in text and "git merge" not in text
 
 
-def test_the_code_of_a_branch_that_the_user_has_checked_out_is_merged_by_its_commit(
-    uwf: Uwf, project: Path
-) -> None:
+def test_code_whose_ref_is_elsewhere_is_merged_by_its_commit(uwf: Uwf, project: Path) -> None:
     thread = start(uwf, project, SHIPS)
-    git("-C", project, "checkout", "-q", f"uwf/work/{thread}")
+    git("-C", project, "switch", "-q", "-c", "mine", f"uwf/work/{thread}")
     (project / "mine.txt").write_text("mine")
     git("-C", project, "add", ".")
     git("-C", project, "commit", "-q", "-m", "mine")
     mine = git("-C", project, "rev-parse", "HEAD")
     uwf("thread", "answer", thread, "-m", "more")
     uwf("thread", "step", thread, "--agent", WRITES)
+    git("-C", project, "update-ref", f"refs/uwf/work/{thread}", mine)
     done = uwf("thread", "answer", thread, "-m", "yes")
     code = done.json["code"]
     assert code["branch"] is None and code["merge"] == f"git merge {code['commit'][:12]}"
@@ -157,11 +159,12 @@ def test_code_that_was_fetched_is_merged_by_the_name_that_it_has_here(uwf: Uwf, 
     thread = start(uwf, project, SHIPS)
     branch = f"uwf/work/{thread}"
     tip = git("-C", project, "rev-parse", branch)
-    git("-C", project, "update-ref", f"refs/remotes/origin/{branch}", tip)
-    git("-C", project, "update-ref", "-d", f"refs/heads/{branch}")
+    fetched = f"uwf/local/remotes/origin/{thread}"
+    git("-C", project, "update-ref", f"refs/{fetched}", tip)
+    git("-C", project, "update-ref", "-d", f"refs/{branch}")
     done = uwf("thread", "answer", thread, "-m", "yes", "--format", "text")
-    assert f"its code is on branch origin/{branch}: git merge origin/{branch}" in done.err
-    git("-C", project, "merge", "-q", f"origin/{branch}")
+    assert f"its code is at {fetched}: git merge {fetched}" in done.err
+    git("-C", project, "merge", "-q", fetched)
 
 
 def test_what_a_person_committed_at_a_gate_with_approvers_is_kept_and_named(uwf: Uwf, project: Path) -> None:

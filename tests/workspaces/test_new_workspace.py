@@ -181,7 +181,7 @@ def test_a_run_says_where_its_code_is(uwf: Uwf, project: Path) -> None:
         "run", "relay.yaml", "-p", "x", "--workspace", "worktree", "--agent", WRITES, "--format", "text"
     )
     thread = done.out.split()[1]
-    assert f"uwf: its code is on branch uwf/work/{thread}: git merge uwf/work/{thread}" in done.err
+    assert f"uwf: its code is at uwf/work/{thread}: git merge uwf/work/{thread}" in done.err
     git("-C", project, "merge", "-q", f"uwf/work/{thread}")
     assert (project / "made.txt").exists() and git("-C", project, "status", "--short") == ""
 
@@ -322,8 +322,8 @@ def test_a_sub_workflow_works_in_the_worktree_of_its_parent(uwf: Uwf, root: Path
     assert uwf("thread", "run", thread).code == 0
     assert git("-C", project, "show", f"uwf/work/{thread}:made.txt").split() == ["made", "made"]
     assert git("-C", project, "rev-list", "--count", f"main..uwf/work/{thread}") == "2"
-    assert git("-C", project, "for-each-ref", "--format=%(refname:short)", "refs/heads/uwf").split() == [
-        f"uwf/work/{thread}"
+    assert git("-C", project, "for-each-ref", "--format=%(refname)", "refs/uwf/work").split() == [
+        f"refs/uwf/work/{thread}"
     ]
     assert list((root / "workspaces").iterdir()) == []
     fork = uwf("thread", "fork", thread).json["thread"]

@@ -389,9 +389,10 @@ def test_code_stays_when_its_branch_is_merged_by_squashing_and_deleted(
     thread = begun(instance, project)
     work(instance, thread, "echo 1 >n1.txt")
     work(instance, thread, "echo 2 >n2.txt", answer='{"end": true}')
-    at(project, "merge", "-q", "--squash", branch(thread))
+    at(project, "branch", "fix", branch(thread))
+    at(project, "merge", "-q", "--squash", "fix")
     at(project, "commit", "-q", "-m", "squashed")
-    at(project, "branch", "-q", "-D", branch(thread))
+    at(project, "branch", "-q", "-D", "fix")
     collect_garbage(project)
     assert uwf("verify").json["findings"] == []
     fork = ThreadId(uwf("thread", "fork", thread, "--at", "1").json["thread"])
@@ -402,7 +403,7 @@ def test_verify_fails_if_code_that_was_made_here_is_gone(uwf: Uwf, instance: Ins
     thread = begun(instance, project)
     work(instance, thread, "echo 1 >n1.txt")
     shutil.rmtree(project / ".git/uwf-worktrees")
-    for name in at(project, "for-each-ref", "--format=%(refname)", "refs/uwf", "refs/heads/uwf").split():
+    for name in at(project, "for-each-ref", "--format=%(refname)", "refs/uwf").split():
         at(project, "update-ref", "-d", name)
     collect_garbage(project)
     report = uwf("verify", check=None)
@@ -432,7 +433,7 @@ def test_lost_code_is_said_to_be_lost_wherever_it_is_named(
     work(instance, thread, "echo 1 >n1.txt")
     assert "gone" not in uwf("doctor", check=None).out
     shutil.rmtree(project / ".git/uwf-worktrees")
-    for name in at(project, "for-each-ref", "--format=%(refname)", "refs/uwf", "refs/heads/uwf").split():
+    for name in at(project, "for-each-ref", "--format=%(refname)", "refs/uwf").split():
         at(project, "update-ref", "-d", name)
     collect_garbage(project)
     commit = codes(instance, thread)[-1][:12]
@@ -443,28 +444,29 @@ def test_lost_code_is_said_to_be_lost_wherever_it_is_named(
     assert lost["status"] == "error" and f"uwf verify {thread}" in lost["hint"]
 
 
-def test_a_branch_that_the_user_has_checked_out_is_not_moved(
+def test_a_step_leaves_a_checkout_of_the_threads_code_as_it_is(
     uwf: Uwf, instance: Instance, project: Path
 ) -> None:
     thread = begun(instance, project)
     work(instance, thread, "echo 1 >n1.txt")
     at(project, "checkout", "-q", branch(thread))
-    done = uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'echo 2 >n2.txt; echo {}'")
-    assert "is checked out" in done.err and at(project, "status", "--porcelain") == ""
-    assert not (project / "n2.txt").exists() and codes(instance, thread)[-1][:12] in done.err
-    at(project, "merge", "-q", codes(instance, thread)[-1])
+    uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'echo 2 >n2.txt; echo {}'")
+    assert at(project, "status", "--porcelain") == "" and not (project / "n2.txt").exists()
+    assert at(project, "rev-parse", branch(thread)) == codes(instance, thread)[-1]
+    at(project, "merge", "-q", branch(thread))
     at(project, "checkout", "-q", "main")
     work(instance, thread, "test -e n2.txt; echo 3 >n3.txt")
     assert "n3.txt" in files(project, thread)
 
 
-def test_commits_that_the_user_adds_to_the_branch_are_where_the_next_step_begins(
+def test_commits_that_the_user_pushes_onto_the_code_are_where_the_next_step_begins(
     instance: Instance, project: Path
 ) -> None:
     thread = begun(instance, project)
     work(instance, thread, "echo 1 >n1.txt")
     at(project, "checkout", "-q", branch(thread))
     commit(project, "mine.txt", "mine\n")
+    at(project, "push", "-q", ".", f"HEAD:{branch(thread)}")
     at(project, "checkout", "-q", "main")
     work(instance, thread, "test -e mine.txt; echo 2 >n2.txt")
     assert {"mine.txt", "n1.txt", "n2.txt"} <= set(files(project, thread))
@@ -482,7 +484,7 @@ def test_a_removed_thread_leaves_nothing_in_the_project_if_its_code_is_elsewhere
     at(project, "merge", "-q", branch(merged))
     for thread in (merged, untouched):
         assert "nowhere else" not in uwf("thread", "rm", thread, "--yes").err
-    assert at(project, "for-each-ref", "refs/uwf", "refs/heads/uwf") == ""
+    assert at(project, "for-each-ref", "refs/uwf") == ""
     assert not any((project / ".git/uwf-worktrees").iterdir())
 
 
@@ -497,7 +499,7 @@ def test_code_of_a_removed_thread_that_is_nowhere_else_stays_and_a_command_remov
     assert "hand.txt" not in files(project, thread) and "2 commits nowhere else" in done.err
     command = done.err.partition("remove it: ")[2].strip().splitlines()[0]
     subprocess.run(command, shell=True, check=True)
-    assert at(project, "for-each-ref", "refs/uwf", "refs/heads/uwf") == ""
+    assert at(project, "for-each-ref", "refs/uwf") == ""
 
 
 def test_no_worktree_of_the_agent_or_user_inside_of_one_is_deleted(
@@ -574,14 +576,16 @@ def test_no_command_about_a_thread_breaks_while_its_project_is_gone(
 # Forms of a checkout
 
 
-def test_a_branch_in_the_way_is_told_before_an_agent_runs(uwf: Uwf, project: Path, tmp_path: Path) -> None:
-    at(project, "branch", "uwf")
-    (tmp_path / "relay.yaml").write_text(RELAY)
-    words = ("thread", "start", tmp_path / "relay.yaml", "-p", "x", "--workspace", "worktree")
-    error = uwf(*words, cwd=project, check=1).error
-    command = error["hint"].partition(": ")[2].replace("OTHER", "ours")
-    at(project, *shlex.split(command)[1:])
-    uwf(*words, cwd=project)
+@pytest.mark.parametrize("name", ["uwf", "uwf/work"])
+def test_no_branch_of_the_user_is_in_the_way_of_a_threads_code(
+    instance: Instance, project: Path, name: str
+) -> None:
+    at(project, "branch", name)
+    thread = begun(instance, project)
+    work(instance, thread, "git pack-refs --all; echo 1 >n1.txt; git add .; git commit -q -m mine")
+    work(instance, thread, "git gc -q; git commit -q --allow-empty -m more; echo 2 >n2.txt")
+    assert {"n1.txt", "n2.txt"} <= set(files(project, thread))
+    assert at(project, "rev-parse", name) == at(project, "rev-parse", "main")
 
 
 @pytest.mark.parametrize("setting", ["true", "warn"])
@@ -837,12 +841,13 @@ def test_the_code_of_killed_and_removed_threads_is_not_pushed(
     uwf("thread", "rm", removed, "--yes")
     uwf("remote", "add", "hub", tmp_path / "threads.git")
     uwf("push", "hub", "--all-projects")
-    assert git("-C", tmp_path / "code.git", "branch", "--format=%(refname:short)").split() == [branch(idle)]
+    pushed = git("-C", tmp_path / "code.git", "for-each-ref", "--format=%(refname)").split()
+    assert pushed == [f"refs/{branch(idle)}"]
     done = uwf("thread", "rm", idle, "--yes")
     command = done.err.partition("delete it there: ")[2].strip().splitlines()[0]
     subprocess.run(command, shell=True, check=True)
-    assert git("-C", tmp_path / "code.git", "branch") == ""
-    assert at(project, "for-each-ref", "refs/remotes/origin/uwf") == ""
+    assert git("-C", tmp_path / "code.git", "for-each-ref") == ""
+    assert at(project, "for-each-ref", "refs/uwf/local/remotes", "refs/remotes") == ""
 
 
 # What it costs

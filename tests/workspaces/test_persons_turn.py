@@ -114,8 +114,8 @@ def test_a_form_is_about_the_code_that_its_page_showed(
     assert git("-C", project, "show", f"uwf/work/{coded}:made.txt") == "sneaky"
 
 
-def test_a_branch_that_was_moved_at_a_gate_is_told_and_left(uwf: Uwf, coded: str, project: Path) -> None:
-    branch = f"refs/heads/uwf/work/{coded}"
+def test_code_whose_ref_was_moved_at_a_gate_is_told_and_left(uwf: Uwf, coded: str, project: Path) -> None:
+    branch = f"refs/uwf/work/{coded}"
     judged = git("-C", project, "rev-parse", branch)
     sneaky = git("-C", project, "commit-tree", "-p", judged, "-m", "sneaky", f"{judged}^{{tree}}")
     git("-C", project, "update-ref", branch, sneaky)

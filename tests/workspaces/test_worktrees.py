@@ -527,10 +527,10 @@ def test_a_gitlink_without_a_declaration_is_entered_by_no_git(
     assert not ran.exists()
 
 
-def test_a_branch_that_was_deleted_is_made_again(instance: Instance, project: Path) -> None:
+def test_a_ref_that_was_deleted_is_made_again(instance: Instance, project: Path) -> None:
     thread = begun(instance, project)
     work(instance, thread, "echo made > made.txt")
-    at(project, "update-ref", "-d", f"refs/heads/{branch(thread)}")
+    at(project, "update-ref", "-d", f"refs/{branch(thread)}")
     work(instance, thread, "cat made.txt && echo more > more.txt")
     assert at(project, "show", f"{branch(thread)}:more.txt") == "more"
 

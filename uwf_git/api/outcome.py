@@ -89,7 +89,7 @@ class CodeLeft(NamedTuple):
 
     @property
     def text(self) -> str:
-        where = f"on branch {self.branch}" if self.branch else f"commit {self.commit[:12]}"
+        where = f"at {self.branch}" if self.branch else f"commit {self.commit[:12]}"
         line = (
             f"its code is {where}{f': {self.merge}' if self.merge else ', merged' if self.is_merged else ''}"
         )

@@ -69,7 +69,7 @@ class Version(NamedTuple):
 
 def start(instance: Instance, version: Version, what: Start) -> Started:
     """Start a thread. Makes `refs/uwf/threads/<new ULID>`, and with a worktree
-    `refs/heads/uwf/work/<new ULID>` of the project. Warns of removed secrets, a large prompt, and an
+    `refs/uwf/work/<new ULID>` of the project. Warns of removed secrets, a large prompt, and an
     unenforceable cost limit. Raises what `workspaces.choice.choose` raises."""
     chosen = _chosen(instance, version.workflow, what)
     prompt = clean_prompt(instance, what.prompt, "the prompt")

@@ -69,7 +69,7 @@ def folder(instance: Instance, thread: ThreadId) -> Path:
     if not workspace.exists:
         raise NotFound(
             f"workspace {workspace.path} of thread {thread} does not exist now",
-            f"its commits are on branch {workspace.branch}"
+            f"its commits are at {workspace.branch}"
             if workspace.branch
             else f"uwf thread step {thread} makes it",
         )

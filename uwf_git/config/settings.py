@@ -145,7 +145,7 @@ class Hooks(NamedTuple):
 
 class WorkspaceSettings(NamedTuple):
     """Threads' workspaces. `kind` is one of WORKSPACES, "" for the default; `remote` the project's remote for
-    threads' branches, "" for none. New worktrees get a copy of `copy`, paths of the user's checkout, and then
+    threads' code, "" for none. New worktrees get a copy of `copy`, paths of the user's checkout, and then
     run the command `setup`, each limited to `timeout` seconds. Ignored files that match `keep_ignored`, git's
     pathspecs, outlast a worktree. A step that commits a file of over `max_file` bytes names it. At most `keep`
     worktrees stay. `projects` have settings of their own by folder."""

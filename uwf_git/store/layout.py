@@ -48,6 +48,7 @@ REMOVED = ref_kinds.REMOVED.prefix
 MERGED = ref_kinds.MERGED.prefix
 REMOTES = ref_kinds.REMOTES.prefix
 REWRITTEN = ref_kinds.REWRITTEN.prefix
+WORK = ref_kinds.WORK.prefix
 # A remote's published branches; those of registered versions are tracked.
 BRANCHES = "refs/heads/uwf/"
 THREAD_BRANCHES = BRANCHES + "threads/"

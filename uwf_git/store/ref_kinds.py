@@ -136,6 +136,8 @@ REMOVED = RefKind("refs/uwf/removed/", target="")
 MERGED = RefKind("refs/uwf/merged/", target="")
 REMOTES = RefKind("refs/uwf/remotes/", target="")
 REWRITTEN = RefKind("refs/uwf/rewritten/", target="")
+WORK = RefKind("refs/uwf/work/", target="")
+"""The code of threads, which a project's own remote gets, not one of threads."""
 
 RESERVED = "refs/uwf/local/"
 """Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
@@ -157,6 +159,7 @@ _CORE = (
     MERGED,
     REMOTES,
     REWRITTEN,
+    WORK,
 )
 _TRAILERS = {"Uwf-Start": "start", "Uwf-Step": "step", "Uwf-Part": "part"}
 """The trailers of records that several kinds of refs lead to."""

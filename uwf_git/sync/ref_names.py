@@ -24,13 +24,15 @@ _ELSEWHERE = (
         "refs/pipelines/",
     ),
 )
-_BASES, _WORK = layout.BRANCHES + "base/", layout.BRANCHES + "work/"
+_BASES = layout.BRANCHES + "base/"
 _SHADOWED = ("uwf/", "refs/uwf/", "refs/heads/uwf/", "heads/uwf/")
 """The beginnings of short names by which uwf's refs are read."""
 
 
 def problem(ref: str) -> str:
     """Return why a ref of this name may not be made beside uwf's, "" if it may."""
+    if ref.startswith(layout.WORK) and not is_thread_id(ref.removeprefix(layout.WORK)):
+        return f"what is below {layout.WORK} is called after threads"
     if ref.startswith(layout.NAMESPACE):
         return ""
     folded = _folded(ref)
@@ -51,7 +53,7 @@ def problem(ref: str) -> str:
 def _branch_problem(ref: str) -> str:
     prefixes = [kind.branches for kind in ref_kinds.versioned().values()]
     bases = [f"{_BASES}{prefix.removeprefix(layout.BRANCHES)}" for prefix in prefixes]
-    ours = (layout.THREAD_BRANCHES, _WORK, _BASES, f"{_BASES}branches/", *prefixes, *bases)
+    ours = (layout.THREAD_BRANCHES, _BASES, f"{_BASES}branches/", *prefixes, *bases)
     folded = _folded(ref)
     for prefix in ours:
         if f"{folded}/".startswith(prefix) and not ref.startswith(prefix):
@@ -61,9 +63,6 @@ def _branch_problem(ref: str) -> str:
         is_other = any(ref.startswith(base) for base in (*bases, f"{_BASES}branches/"))
         if ref.startswith(prefix) and not is_other and not is_thread_id(rest):
             return f"what is below {prefix} is called after threads"
-    thread, slash, _ = ref.removeprefix(_WORK).partition("/")
-    if slash and is_thread_id(thread):
-        return f"a branch of that name is in the way of {_WORK}{thread}"
     for prefix in (*prefixes, *bases):
         if ref.startswith(prefix) and name_problem(ref.removeprefix(prefix)) is not None:
             return f"what is below {prefix} is called after definitions"

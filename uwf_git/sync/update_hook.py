@@ -47,7 +47,6 @@ from uwf_git.sync.admission import (
 from uwf_git.sync.base_branches import BASES, base_problem, branch_of_base
 
 _NONE = "0" * 40
-_WORK = layout.BRANCHES + "work/"
 _FLEETS = "refs/uwf/fleets/"
 _LARGEST_MARK = 10_000  # bytes of a fleet's mark
 _MOST_MERGES = 20  # merges of merges that are looked through for the version that they took
@@ -83,6 +82,8 @@ class Update:
             return
         elif self._ref.startswith(layout.BRANCHES):
             self._branch()
+        elif self._ref.startswith(layout.WORK):
+            self._code()
         elif not layout.is_shared_ref(self._ref):
             raise Invalid("no ref of that name is shared")
         elif self._new is None:
@@ -97,9 +98,12 @@ class Update:
         if kind != BLOB or size > _LARGEST_MARK:
             raise Invalid("it is not the mark of a fleet")
 
+    def _code(self) -> None:
+        """Take the code of a thread, of which a policy says nothing."""
+        if self._new is not None and self._repository.header(self._new)[0] != COMMIT:
+            raise Invalid("it is not a commit")
+
     def _branch(self) -> None:
-        if self._ref.startswith(_WORK):  # code, of which a policy says nothing
-            return
         if self._new is None:
             self._need(DELETIONS, "it may not be deleted")
             return

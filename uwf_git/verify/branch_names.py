@@ -8,7 +8,6 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.store import layout, ref_kinds
 
 HEADS = "refs/heads/"
-_WORK = layout.BRANCHES + "work/"  # the code of worktrees
 
 
 class Branch(NamedTuple):
@@ -54,7 +53,7 @@ class Branch(NamedTuple):
     @property
     def is_into_ours(self) -> bool:
         """Whether it is to be merged into a branch of a thread or definition."""
-        return self.target.startswith(layout.BRANCHES) and not self.target.startswith(_WORK)
+        return self.target.startswith(layout.BRANCHES)
 
     @property
     def _is_ours(self) -> bool:

@@ -21,7 +21,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.location import checkout_around
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE, WorkspaceOption
-from uwf_git.workspaces.project import BRANCHES, NO_REPOSITORY, Project
+from uwf_git.workspaces.project import NO_REPOSITORY, Project, work_name, work_ref
 from uwf_git.workspaces.worktree import configured_remote, worktree_note
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
         """Return it as the `workspace` of a started thread."""
         value: dict[str, Any] = {"kind": self.note.kind}
         if self.note.kind == WORKTREE:
-            value |= {"branch": f"uwf/work/{thread}", "base": self.note.base}
+            value |= {"branch": work_name(thread), "base": self.note.base}
         return value
 
     def told(self) -> str:
@@ -159,11 +159,12 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
 
 
 def begin(instance: Instance, choice: Choice, threads: Iterable[ThreadId]) -> None:
-    """Give new threads their workspaces. Makes `refs/heads/uwf/work/<ULID>` of the project for each."""
+    """Give new threads their workspaces. Makes `refs/uwf/work/<ULID>` of the project for each."""
     notes = Notes(instance.store.repository.private)
     if choice.note.kind == WORKTREE:
-        lines = "".join(f"create {BRANCHES}{thread} {choice.note.base}\n" for thread in threads)
-        Project(Path(choice.note.project)).run("update-ref", "--stdin", stdin=lines.encode("ascii"))
+        lines = "".join(f"create {work_ref(thread)} {choice.note.base}\n" for thread in threads)
+        words = ("update-ref", "--create-reflog", "--stdin")
+        Project(Path(choice.note.project)).run(*words, stdin=lines.encode("ascii"))
     for thread in threads:
         notes.write(thread, choice.note._replace(owner=thread))
 

@@ -9,7 +9,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
 from uwf_git.store.history import links
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.project import CODE, KEPT, Project, tracking
+from uwf_git.workspaces.project import KEPT, Project, tracking, work_ref
 from uwf_git.workspaces.removal import leave, own_worktree
 from uwf_git.workspaces.step_workspace import last_code_commit
 from uwf_git.workspaces.worktree import remote_of
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 def discard(instance: Instance, thread: ThreadId) -> None:
-    """Remove what a thread that was removed has in its project: worktree, branch and kept code. A branch with commits
-    that are nowhere else stays, and a warning names it; other code stays as long as the thread can be restored."""
+    """Remove what a thread that was removed has in its project: worktree, code and what was kept of it. Commits that
+    are nowhere else stay, and a warning names their refs."""
     leave(instance, thread)
     tree = own_worktree(instance, thread)
     if tree is None or tree.exists or not tree.project.common.is_dir():
         return
-    project, name = tree.project, tree.branch.removeprefix("refs/heads/")
+    project = tree.project
     try:
         _give_forks_their_code(instance, thread, project)
         refs = project.kept(thread)
-        others = [ref for ref in refs if ref != tree.branch]
+        others = [ref for ref in refs if ref != tree.ref]
         doomed = {ref: refs[ref] for ref in others if not project.only_in(others, refs[ref])}
-        tip = refs.get(tree.branch, "")
+        tip = refs.get(tree.ref, "")
         count = project.only_in(refs, tip) if tip else 0
-        if tip and not count and not project.is_checked_out(tree.branch):
-            doomed[tree.branch] = tip
+        if tip and not count:
+            doomed[tree.ref] = tip
         if stays := [ref for ref in refs if ref not in doomed]:
-            at = f"git -C {project.common}"
-            command = f"{at} branch -D {name}"
-            if stays != [tree.branch]:
-                listed = f"{at} for-each-ref --format='delete %(refname)' {tree.branch} {KEPT}{thread} {CODE}{thread}"
+            at = f"git -C {shlex.quote(str(project.common))}"
+            command = f"{at} update-ref -d {tree.ref}"
+            if stays != [tree.ref]:
+                listed = f"{at} for-each-ref --format='delete %(refname)' {tree.ref} {KEPT}{thread}"
                 command = f"{listed} | {at} update-ref --stdin"
             why = f"{counted(count, 'commit')} nowhere else" if count else "what it keeps is nowhere else"
             instance.warn(
@@ -49,8 +49,11 @@ def discard(instance: Instance, thread: ThreadId) -> None:
         project.drop(doomed)
         note = Notes(instance.store.repository.private).read(thread)
         remote = remote_of(instance, note) if note is not None else ""
-        if remote and project.commit(tracking(remote, thread)):
-            command = f"git -C {shlex.quote(str(project.common))} push {shlex.quote(remote)} --delete {name}"
+        if remote and (pushed := project.commit(tracking(remote, thread))):
+            project.drop({tracking(remote, thread): pushed})
+            command = (
+                f"git -C {shlex.quote(str(project.common))} push {shlex.quote(remote)} --delete {tree.ref}"
+            )
             instance.warn(
                 f"the code of thread {thread} is on {remote} of the project too; delete it there: {command}"
             )
@@ -61,7 +64,7 @@ def discard(instance: Instance, thread: ThreadId) -> None:
 def _give_forks_their_code(instance: Instance, thread: ThreadId, project: Project) -> None:
     """Let refs of their own keep the code of forks that were not stepped yet."""
     for fork, link in links(instance.store).items():
-        if link.origin == thread and instance.threads.exists(fork) and not project.ref(f"{CODE}{fork}"):
+        if link.origin == thread and instance.threads.exists(fork) and not project.ref(work_ref(fork)):
             commit = last_code_commit(instance, instance.threads.history(instance.threads.head(fork)))
             if commit and project.commit(commit):
-                project.set_ref(f"{CODE}{fork}", commit)
+                project.set_ref(work_ref(fork), commit)

@@ -11,7 +11,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
 from uwf_git.store.location import Checkout, checkout_around
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.project import BRANCHES, Project
+from uwf_git.workspaces.project import Project
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -86,7 +86,7 @@ def _targets(project: Project, checkout: Checkout | None, code: Revision) -> Ite
     and of its upstream."""
     head = project.line("symbolic-ref", "-q", "HEAD", git=project.git(checkout.git_dir if checkout else None))
     for name in (head, *_DEFAULTS):
-        tip = project.commit(name) if name and not name.startswith(BRANCHES) else ""
+        tip = project.commit(name) if name else ""
         if not tip or (name == head and not project.is_ancestor(code.base, tip)):
             continue
         upstream = project.line("rev-parse", "-q", "--symbolic-full-name", f"{_short(name)}@{{upstream}}")

@@ -21,7 +21,7 @@ _FORMS = "worktree, worktree:PROJECT, worktree:PROJECT@REVISION, folder:DIR or s
 class WorkspaceOption(NamedTuple):
     """A workspace of a kind: worktrees of the project around `place` that begin at a `revision`, "" for HEAD,
     or with `changes` at its checkout's uncommitted files; or folders in `place`. `remote` is the project's,
-    for its branches, "" for none."""
+    for its code, "" for none."""
 
     kind: str
     place: Path | None = None
@@ -40,7 +40,7 @@ def parse_option(text: str, remote: str = "", changes: bool = False) -> Workspac
     if kind not in WORKSPACES or (colon and (not rest or kind == SHARED)):
         raise Usage(f"--workspace {text!r} is not a workspace", f"it is {_FORMS}")
     if kind != WORKTREE and (remote or changes):
-        what = "--include-changes" if changes else "a remote for its branch"
+        what = "--include-changes" if changes else "a remote for its code"
         raise Usage(f"a {kind} workspace has no use for {what}", "use --workspace worktree")
     if not colon:
         return WorkspaceOption(kind, remote=remote, changes=changes)

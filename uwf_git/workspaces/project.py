@@ -1,10 +1,10 @@
 """A project's repository, which is the user's. Only these change in it:
 
-    refs/heads/uwf/work/<ULID>         a thread's branch
-    refs/uwf/local/code/<ULID>         the newest code of a thread, whatever becomes of its branch
+    refs/uwf/work/<ULID>               the newest code of a thread, no branch; `uwf/work/<ULID>` for git's commands
     refs/uwf/local/work/<ULID>/<n>     older code that is no part of that; what failed attempts and steps that
                                        don't count left; own-<n>: what its agents keep in branches and stashes, and
                                        the user's stash while an agent works in the checkout itself
+    refs/uwf/local/remotes/<remote>/<ULID>   the code of a thread as a remote last had it
     uwf-worktrees/<ULID>               the git directory of a thread's worktree
 
 The user's branches, index, stash and files are read at most, but what an agent in the checkout itself took out of
@@ -36,13 +36,13 @@ from uwf_git.git.objects import Oid, Person
 from uwf_git.git.program import CHECK_ADDRESS, NO_HOOKS, PATIENCE, CallResult, Git, failure
 from uwf_git.git.ref_transactions import RefFiles
 from uwf_git.sandbox.programs import find_program
+from uwf_git.store import layout
 from uwf_git.store.location import Checkout, checkout_around, first_line
 from uwf_git.store.remotes import without_password
 from uwf_git.workspaces.file_times import states
 
-BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
-CODE = "refs/uwf/local/code/"
+TRACKING = "refs/uwf/local/remotes/"
 MOVED = "in the folder where it is now: uwf thread step ID --cwd FOLDER"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-process(?: --skip)?)")
@@ -95,17 +95,22 @@ def _id_in(path: Path) -> str:
     return text if len(text) in (40, 64) and not text.strip("0123456789abcdef") else ""
 
 
-def branch_of(thread: str) -> str:
-    """Return the ref of a thread's branch."""
-    return BRANCHES + thread
+def work_ref(thread: str) -> str:
+    """Return the ref of a thread's newest code."""
+    return layout.WORK + thread
+
+
+def work_name(thread: str) -> str:
+    """Return the short name of `work_ref`, which git's commands take."""
+    return work_ref(thread).removeprefix("refs/")
 
 
 def way_here(thread: str, commit: str) -> str:
     """Return how a commit gets from the machine that has it into a clone here."""
-    branch = branch_of(thread)
+    ref = work_ref(thread)
     return (
-        f"on the machine that has it: git push REMOTE {commit[:12]}:{branch}; then in a clone here: "
-        f"git fetch REMOTE {branch}"
+        f"on the machine that has it: git push REMOTE {commit[:12]}:{ref}; then in a clone here: "
+        f"git fetch REMOTE {ref}"
     )
 
 
@@ -220,9 +225,12 @@ class Project:
         return self.run("merge-base", "--is-ancestor", one, other, check=False, git=git).code == 0
 
     def has_merged(self, commit: str) -> bool:
-        """Return whether what is checked out has a commit, other than as a thread's own branch."""
-        is_in = self.is_ancestor(commit, "HEAD")
-        return is_in and not self.line("symbolic-ref", "-q", "HEAD").startswith(BRANCHES)
+        """Return whether what is checked out has a commit; a detached HEAD may be a thread's own code, unless a
+        branch has that too."""
+        if not self.is_ancestor(commit, "HEAD"):
+            return False
+        branches = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/heads", "refs/remotes")
+        return self.line("symbolic-ref", "-q", "HEAD") != "" or self.line(*branches) != ""
 
     def set_ref(self, name: str, commit: str) -> None:
         self.run("update-ref", "--create-reflog", name, commit)
@@ -252,29 +260,18 @@ class Project:
         heads = (self.common / "HEAD", *self.common.glob("worktrees/*/HEAD"))
         return any(first_line(head) == f"ref: {branch}" for head in heads)
 
-    def publish(self, thread: ThreadId, commit: str) -> str:
-        """Move `refs/heads/uwf/work/<ULID>` and `refs/uwf/local/code/<ULID>` to a commit. What they lead to and
-        is no part of that is kept. Return why the branch stays where it is, "" if it was moved."""
-        branch, head = branch_of(thread), f"{CODE}{thread}"
-        before = self.refs(branch, head)
-        moves, why = {}, ""
-        for old in dict.fromkeys(before.values()):
-            if old not in ("", commit, *self._parents_of(commit)) and not self.is_ancestor(old, commit):
-                moves[f"{KEPT}{thread}/{old[:12]}"] = "", old
-        if before[head] != commit:
-            moves[head] = before[head], commit
-        if before[branch] not in ("", commit) and self.is_checked_out(branch):
-            name = branch.removeprefix("refs/heads/")
-            why = (
-                f"branch {name} is checked out in {self.common}, and stays as it is; the code of thread {thread} is"
-                f" {commit[:12]}: git merge {commit[:12]}"
-            )
-        elif before[branch] != commit:
-            moves[branch] = before[branch], commit
-        if moves and not self._move_files(moves):
+    def publish(self, thread: ThreadId, commit: str) -> None:
+        """Move `refs/uwf/work/<ULID>` to a commit. If it leads to one that is no part of that, that is kept."""
+        ref = work_ref(thread)
+        old, moves = self.ref(ref), {}
+        if old == commit:
+            return
+        if old not in ("", *self._parents_of(commit)) and not self.is_ancestor(old, commit):
+            moves[f"{KEPT}{thread}/{old[:12]}"] = "", old
+        moves[ref] = old, commit
+        if not self._move_files(moves):
             lines = "".join(f"update {name} {new}\n" for name, (_, new) in moves.items())
             self.run("update-ref", "--create-reflog", "--stdin", stdin=lines.encode("ascii"))
-        return why
 
     def _move_files(self, moves: Mapping[str, tuple[str, str]]) -> bool:
         """Move refs as git does, old and new objects by name, with a line in each one's log; return False if git has
@@ -315,8 +312,8 @@ class Project:
         return []
 
     def kept(self, thread: ThreadId) -> dict[str, str]:
-        """Return all refs of a thread, its branch included."""
-        names = branch_of(thread), f"{CODE}{thread}", f"{KEPT}{thread}/"
+        """Return all refs of a thread, `work_ref` included."""
+        names = work_ref(thread), f"{KEPT}{thread}/"
         listed = self.line("for-each-ref", "--format=%(refname) %(objectname)", *names)
         return dict(line.split(" ", 1) for line in listed.splitlines())
 
@@ -484,31 +481,35 @@ class Project:
     # Its remote
 
     def fetch(self, remote: str, *threads: ThreadId) -> None:
-        """Fetch threads' branches. A missing branch is no error."""
-        names = "".join(f"+{branch_of(thread)}*:{tracking(remote, thread)}*\n" for thread in threads)
+        """Fetch threads' code. A missing ref is no error."""
+        names = "".join(f"+{work_ref(thread)}*:{tracking(remote, thread)}*\n" for thread in threads)
         self.git().run(*_QUIET, *_FETCH, "--stdin", remote, stdin=names.encode("utf-8"))
 
     def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
-        """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises
+        """Fetch a commit of a thread, by its ref or by itself; return whether it is here then. Raises
         RemoteFailed if the remote cannot be reached."""
         self.fetch(remote, thread)
         if not self.commit(commit):
             self.git().run(*_QUIET, *_FETCH, remote, commit, check=False)
         return self.commit(commit) != ""
 
-    def push(self, remote: str, threads: Collection[ThreadId]) -> list[ThreadId]:
-        """Push threads' branches; return those that the remote has elsewhere. Raises RemoteFailed if it
-        cannot be reached."""
-        names = [f"{branch_of(thread)}:{branch_of(thread)}" for thread in threads]
+    def push(self, remote: str, threads: Collection[ThreadId]) -> dict[ThreadId, str]:
+        """Push threads' code; return those whose ref the remote didn't take, with the server's reason, "" for one that
+        has another commit there. Raises RemoteFailed if it cannot be reached."""
+        names = [f"{work_ref(thread)}:{work_ref(thread)}" for thread in threads]
         done = self.git().run(*_QUIET, *_PUSH, remote, *names, check=False)
         rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
-        flags = {row[1].partition(":")[0]: row[0] for row in rows if len(row) > 1}
-        if done.code and not any(flag == "!" for flag in flags.values()):
+        refusals = {row[1].partition(":")[0]: row[2] for row in rows if row[0] == "!" and len(row) > 2}
+        if done.code and not refusals:
             raise failure(_PUSH, done)
-        refused = [thread for thread in threads if flags.get(branch_of(thread)) == "!"]
-        for thread in threads:  # whatever the remote's refspecs are
-            if thread not in refused:
-                self.set_ref(tracking(remote, thread), self.commit(branch_of(thread)))
+        refused = {}
+        for thread in threads:
+            refusal = refusals.get(work_ref(thread))
+            if refusal is None:
+                self.set_ref(tracking(remote, thread), self.commit(work_ref(thread)))
+            else:  # "[rejected] (fetch first)", "[remote rejected] (deny updating a hidden ref)"
+                is_servers = refusal.startswith("[remote rejected]")
+                refused[thread] = refusal.partition(" (")[2].removesuffix(")") if is_servers else ""
         return refused
 
     def heads_at(self, remote: str, *branches: str) -> tuple[str, dict[str, str]]:
@@ -595,4 +596,4 @@ def write_loose(
 
 
 def tracking(remote: str, thread: ThreadId) -> str:
-    return f"refs/remotes/{remote}/uwf/work/{thread}"
+    return f"{TRACKING}{remote}/{thread}"

@@ -1,4 +1,4 @@
-"""Removing worktrees. What is uncommitted in one is kept as a commit first, and its branch stays. What git ignores
+"""Removing worktrees. What is uncommitted in one is kept as a commit first, and its commits stay. What git ignores
 goes, and is named; what `workspace.keepIgnored` names is kept in `<storage root>/ignored/<ULID>`."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.store.removed import kept_threads
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, WORKTREE
-from uwf_git.workspaces.project import branch_of
+from uwf_git.workspaces.project import work_name
 from uwf_git.workspaces.worktree import Worktree, worktree_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class Workspace(NamedTuple):
     """A thread's workspace on this machine. `path` is where its agents work, whether it `exists` or not;
-    `branch` is a worktree's, else ""."""
+    `branch` is the name of a worktree's code for git, else ""."""
 
     thread: ThreadId
     kind: str
@@ -57,7 +57,7 @@ def _workspace(instance: Instance, thread: ThreadId, note: Note) -> Workspace | 
     if note.kind != WORKTREE:
         return None
     tree = worktree_of(instance, note, thread)
-    branch = branch_of(note.owner).removeprefix("refs/heads/")
+    branch = work_name(note.owner)
     project = note.checkout or note.project
     return Workspace(thread, note.kind, tree.folder / note.inside, branch, project, tree.exists)
 
@@ -100,7 +100,7 @@ def tidy(instance: Instance) -> list[ThreadId]:
             if tree is not None and tree.project.common.is_dir():
                 with suppress(UwfError):
                     refs = tree.project.kept(thread)
-                    tree.project.drop({ref: refs[ref] for ref in refs if ref != tree.branch})
+                    tree.project.drop({ref: refs[ref] for ref in refs if ref != tree.ref})
                     tree.forget()
             shutil.rmtree(ignored_of(instance, thread), ignore_errors=True)
             notes.forget(thread)
@@ -108,8 +108,8 @@ def tidy(instance: Instance) -> list[ThreadId]:
 
 
 def remove(instance: Instance, thread: ThreadId) -> Workspace:
-    """Remove a thread's worktree; the thread's next step makes it again. Moves
-    `refs/heads/uwf/work/<ULID>` if files in it were changed by hand. Raises NotFound, Busy, WorkspaceFailed,
+    """Remove a thread's worktree; the thread's next step makes it again. Makes
+    `refs/uwf/local/work/<ULID>/<commit>` if files in it were changed by hand. Raises NotFound, Busy, WorkspaceFailed,
     Invalid for a folder."""
     workspace = find_workspace(instance, thread)
     if workspace.kind == FOLDER:
@@ -118,7 +118,9 @@ def remove(instance: Instance, thread: ThreadId) -> Workspace:
         )
     tree = own_worktree(instance, thread)
     if tree is None:
-        raise Invalid(f"thread {thread} works in the worktree of another", f"it is branch {workspace.branch}")
+        raise Invalid(
+            f"thread {thread} works in the worktree of another", f"its code is at {workspace.branch}"
+        )
     with instance.locks.hold(thread):
         if tree.exists:
             _save(instance, tree)

@@ -1,7 +1,8 @@
-"""Threads' branches on the remote of their project, where `workspace.remote` or `--workspace-remote` names one."""
+"""The code of threads on the remote of their project, if `workspace.remote` or `--workspace-remote` names one."""
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Collection
 from contextlib import suppress
@@ -9,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, RemoteFailed, UwfError
+from uwf_git.base.text import one_line
 from uwf_git.format.endings import KILLED
 from uwf_git.format.ids import ThreadId
+from uwf_git.store import layout
 from uwf_git.store.history import links
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
-from uwf_git.workspaces.project import BRANCHES, Project, branch_of, tracking
+from uwf_git.workspaces.project import Project, tracking, work_name, work_ref
 from uwf_git.workspaces.worktree import remote_of
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Code(NamedTuple):
-    """A thread's branch and the remote that it goes to, of a project."""
+    """A thread's code and the remote that it goes to, of a project. `branch` is its ref, no branch for git."""
 
     thread: ThreadId
     branch: str
@@ -36,11 +39,11 @@ _SEARCHED = 64 << 20  # bytes of a thread's changes in which secrets are looked 
 def push_code(
     instance: Instance, threads: Collection[ThreadId] | None = None, strict: bool = False
 ) -> list[Code]:
-    """Push the branches of these threads' worktrees, or of all, which have a remote that lacks them; return
-    them. A branch that is elsewhere on the remote is a warning, or with `strict` an error. Moves
-    `refs/heads/uwf/work/<ULID>` there; makes it here for a fork with code. Raises RemoteFailed; NotFound
-    without that remote, and Invalid for code with a known secret: then nothing is pushed."""
-    _give_branches(instance, threads)
+    """Push the code of these threads' worktrees, or of all, which have a remote that lacks it; return it. Code that
+    the remote has elsewhere or refuses is a warning, or with `strict` an error. Moves `refs/uwf/work/<ULID>` there;
+    makes it here for a fork with code. Raises RemoteFailed; NotFound without that remote, and Invalid for code
+    with a known secret: then nothing is pushed."""
+    _give_refs(instance, threads)
     pushed: list[Code] = []
     waiting = code_to_push(instance, threads)
     for code in waiting:
@@ -51,29 +54,42 @@ def push_code(
         own = {code.thread: code for code in waiting if (code.project, code.remote) == (where, remote)}
         refused = project.push(remote, sorted(own))
         pushed += [code for thread, code in own.items() if thread not in refused]
-        for thread in refused:
+        for thread, reason in refused.items():
             project.fetch(remote, thread)
-            if project.is_ancestor(branch_of(thread), tracking(remote, thread)):
+            if project.is_ancestor(work_ref(thread), tracking(remote, thread)):
                 continue  # it went on elsewhere, with what is here
-            message = f"the code of thread {thread} is not pushed: {remote} has another {branch_of(thread)}"
+            failed = _refusal(project, remote, thread, reason)
             if strict:
-                raise RemoteFailed(message, f"uwf pull, then uwf thread step {thread}")
-            instance.warn(message)
+                raise failed
+            instance.warn(f"{failed.message}; {failed.hint}" if reason else failed.message)
     return pushed
 
 
+def _refusal(project: Project, remote: str, thread: ThreadId, reason: str) -> RemoteFailed:
+    ref, code = work_ref(thread), f"the code of thread {thread} is not pushed"
+    if not reason:
+        return RemoteFailed(f"{code}: {remote} has another {ref}", f"uwf pull, then uwf thread step {thread}")
+    as_branch = (
+        f"git -C {shlex.quote(str(project.common))} push {shlex.quote(remote)} {ref}:refs/heads/work/{thread}"
+    )
+    return RemoteFailed(
+        f"{code}: {remote} refuses {ref}: {one_line(reason, 200)}",
+        f"ask its administrator to take refs below {layout.WORK}, or push it as a branch: {as_branch}",
+    )
+
+
 def code_to_push(instance: Instance, threads: Collection[ThreadId] | None = None) -> list[Code]:
-    """Return the branches of these threads, or of all, that a configured remote of their project lacks."""
+    """Return the code of these threads, or of all, that a configured remote of their project lacks."""
     return [
-        Code(thread, branch_of(thread), where, remote)
+        Code(thread, work_ref(thread), where, remote)
         for (where, remote), own in _changed(instance, threads).items()
         if remote
         for thread in own
     ]
 
 
-def _give_branches(instance: Instance, threads: Collection[ThreadId] | None) -> None:
-    """Make the branches of forks and other sides that were not stepped here, at the code of their last step."""
+def _give_refs(instance: Instance, threads: Collection[ThreadId] | None) -> None:
+    """Make the refs of forks and other sides that were not stepped here, at the code of their last step."""
     from uwf_git.workspaces.step_workspace import last_code_commit, workspace_of
 
     notes = Notes(instance.store.repository.private)
@@ -89,19 +105,19 @@ def _give_branches(instance: Instance, threads: Collection[ThreadId] | None) -> 
             if not commit or note is None or note.kind != WORKTREE or note.owner != thread:
                 continue
             project = Project(Path(note.project))
-            if project.commit(commit) and not project.commit(branch_of(thread)):
-                project.set_ref(branch_of(thread), commit)
+            if project.commit(commit) and not project.commit(work_ref(thread)):
+                project.set_ref(work_ref(thread), commit)
 
 
 def _refuse_secrets(instance: Instance, project: Project, thread: ThreadId) -> None:
     note = Notes(instance.store.repository.private).read(thread)
-    since = f"{note.base}..{branch_of(thread)}" if note is not None else branch_of(thread)
+    since = f"{note.base}..{work_ref(thread)}" if note is not None else work_ref(thread)
     words = ("log", "-p", "-m", "--text", "--no-ext-diff", "--no-textconv", "--no-color", since)
     content = project.git().run(*words, at_most=_SEARCHED).out
     if spot := instance.redactor.first(content.decode("utf-8", "replace")):
         raise Invalid(
             f"the code of thread {thread} holds {spot}, and would be pushed",
-            f"take it out of the commits of {branch_of(thread).removeprefix('refs/heads/')}",
+            f"take it out of the commits of {work_name(thread)}",
         )
 
 
@@ -131,7 +147,7 @@ def _is_dropped(instance: Instance, thread: ThreadId) -> bool:
 def _changed(
     instance: Instance, threads: Collection[ThreadId] | None
 ) -> dict[tuple[str, str], list[ThreadId]]:
-    """Return the threads whose branch is not at their remote, by project and remote, "" for none."""
+    """Return the threads whose code is not at their remote, by project and remote, "" for none."""
     notes = Notes(instance.store.repository.private)
     if threads is None:
         known = dict(notes.all())
@@ -143,14 +159,14 @@ def _changed(
             groups[note.project, remote_of(instance, note)][thread] = note
     by_remote = {}
     for (where, remote), own in groups.items():
-        prefixes = [BRANCHES, *([tracking(remote, ThreadId(""))] if remote else [])]
+        prefixes = [layout.WORK, *([tracking(remote, ThreadId(""))] if remote else [])]
         words = ("for-each-ref", "--format=%(refname) %(objectname)", *prefixes)
         lines = Project(Path(where)).line(*words).splitlines()
         tips = dict(line.split(" ", 1) for line in lines)
         by_remote[where, remote] = [
             thread
             for thread, note in own.items()
-            if (tip := tips.get(branch_of(thread)))
+            if (tip := tips.get(work_ref(thread)))
             and tip != note.base
             and (not remote or tips.get(tracking(remote, thread)) != tip)
             and (

@@ -35,7 +35,7 @@ from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.changes import address_of
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
-from uwf_git.workspaces.project import Project, branch_of
+from uwf_git.workspaces.project import Project, work_ref
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_note, worktree_of
@@ -99,12 +99,12 @@ class StepWorkspace:
 
     def advance(self, before: str, commit: str) -> None:
         """Move the worktree from a commit to one that was made from it, unless its files have changed since; keep that
-        one under a ref then. Moves `refs/heads/uwf/work/<ULID>` or makes `refs/uwf/local/work/<ULID>/<commit>`."""
+        one under a ref then. Moves `refs/uwf/work/<ULID>` or makes `refs/uwf/local/work/<ULID>/<commit>`."""
         tree, project = self._tree, self._project
         if not tree.exists:
-            tip = project.commit(tree.branch)
+            tip = project.commit(tree.ref)
             if not tip or project.is_ancestor(tip, commit):
-                project.set_ref(tree.branch, commit)
+                project.set_ref(tree.ref, commit)
                 return
         elif tree.head() == before and not tree.operation() and tree.tree() == tree.tree_of(before):
             tree.reset(commit)
@@ -189,7 +189,7 @@ class StepWorkspace:
         """Make the folder, and set `base`. `left` is the order of a step whose engine was killed; `resumes`
         tells whether the agent resumes a failed attempt's session; `files` overrides that, with ATTEMPT or
         STEP. If the step `is_persons`, changes by hand are its own, and it stays with the code of the last step,
-        wherever the branch is. May move `refs/heads/uwf/work/<ULID>`. Raises WorkspaceFailed, NotFound if the code
+        wherever its ref is. May move `refs/uwf/work/<ULID>`. Raises WorkspaceFailed, NotFound if the code
         is not here."""
         if not self.is_worktree:
             Path(self.note.place, self._thread).mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ class StepWorkspace:
         head, present = tree.head(), tree.tree()
         self._is_persons = is_persons
         if head == expected and present == tree.tree_of(expected):
-            self.base = expected if is_persons else self._with_commits_of_the_branch(expected)
+            self.base = expected if is_persons else self._with_commits_by_hand(expected)
             return
         failed = self._failed_attempt()
         if order is not None or (failed is not None and failed.tree == present):
@@ -240,18 +240,18 @@ class StepWorkspace:
             return
         where = self.note.checkout or self.note.project
         code = f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}"
-        branch = branch_of(self.note.owner)
+        ref = work_ref(self.note.owner)
         if commit in Notes(self._instance.store.repository.private).recorded():
             raise NotFound(f"{code}, where it was made", f"see: uwf verify {self._thread}")
         if remote:
             raise NotFound(
                 f"{code}, and not on its remote {remote}",
-                f"on the machine that made it: git push {remote} {commit[:12]}:{branch}; then repeat this",
+                f"on the machine that made it: git push {remote} {commit[:12]}:{ref}; then repeat this",
             )
         raise NotFound(
             code,
-            f"on the machine that made it: git push REMOTE {commit[:12]}:{branch}; then here: "
-            f"git -C {shlex.quote(where)} fetch REMOTE {branch}",
+            f"on the machine that made it: git push REMOTE {commit[:12]}:{ref}; then here: "
+            f"git -C {shlex.quote(where)} fetch REMOTE {ref}",
         )
 
     def _make(self, expected: str) -> str:
@@ -259,7 +259,7 @@ class StepWorkspace:
         project, instance = self._project, self._instance
         settings = instance.config.workspace.of(Path(self.note.checkout) if self.note.checkout else None)
         make_room(instance, settings.keep - 1)
-        tip = project.ref(self._tree.branch)
+        tip = project.ref(self._tree.ref)
         if tip and tip != expected:
             tip = self._tip(tip, expected)
         tree = self._tree
@@ -280,9 +280,9 @@ class StepWorkspace:
             raise
         return ""
 
-    def _with_commits_of_the_branch(self, expected: str) -> str:
-        """Check out what the user has added to the branch since the last step; return what is checked out then."""
-        tip = self._project.ref(self._tree.branch)
+    def _with_commits_by_hand(self, expected: str) -> str:
+        """Check out what the user has put on the thread's ref since the last step; return what is checked out then."""
+        tip = self._project.ref(self._tree.ref)
         if tip in ("", expected) or self.note.owner != self._thread:
             return expected
         if (begins := self._tip(tip, expected)) != expected:
@@ -354,7 +354,7 @@ class StepWorkspace:
 
     def record(self, base: str, maker: Maker) -> Revision | None:
         """Commit what a step left; None if that isn't recorded. `base` is the commit that it began at. Moves
-        `refs/heads/uwf/work/<ULID>`. Raises WorkspaceFailed, WorktreeGone."""
+        `refs/uwf/work/<ULID>`. Raises WorkspaceFailed, WorktreeGone."""
         if not self.is_worktree or not base:
             return None
         tree = self._tree
@@ -365,9 +365,7 @@ class StepWorkspace:
             tree.unlock()
         if self._is_persons and tree.head() == base and tree.tree() == (same := tree.tree_of(base)):
             tree.keep_times()
-            return Revision(
-                base, same, base, self.note.root, self.note.url
-            )  # and the branch may be elsewhere
+            return Revision(base, same, base, self.note.root, self.note.url)  # and the ref may be elsewhere
         number = self._at.head.row.number + 1
         call = self._at.history.start.call
         role = "call" if call is not None and call.is_call else role_name(maker.role)

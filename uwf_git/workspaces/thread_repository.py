@@ -186,7 +186,7 @@ class ThreadRepository:
         listed = self._project.line("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
         for row in listed.splitlines():
             oid, name, symbolic = (*row.split(" "), "")[:3]
-            if name.startswith(_NOT_SHARED) or "/uwf/work/" in name:
+            if f"{name}/".startswith(_NOT_SHARED):
                 continue
             if symbolic and not (self.git_dir / name).exists():
                 _write(self.git_dir / name, f"ref: {symbolic}\n")

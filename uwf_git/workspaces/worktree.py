@@ -39,7 +39,7 @@ from uwf_git.sandbox.results import shown
 from uwf_git.workspaces.file_times import MOST, FileTimes, can_tell, states, take
 from uwf_git.workspaces.notes import Note
 from uwf_git.workspaces.options import WORKTREE
-from uwf_git.workspaces.project import Project, branch_of, write_loose
+from uwf_git.workspaces.project import Project, work_name, work_ref, write_loose
 from uwf_git.workspaces.thread_repository import ThreadRepository
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ class Worktree:
         self.project = project
         self.folder = folder
         self.thread = thread
-        self.branch = branch_of(thread)
+        self.ref = work_ref(thread)
+        self.branch = f"refs/heads/{work_name(thread)}"
+        """In its own repository, the branch that agents are on."""
         self._repository = ThreadRepository(project, folder)
         self.admin = self._repository.git_dir
         self._settings = settings
@@ -161,7 +163,7 @@ class Worktree:
         (self.admin / _UNFINISHED).unlink(missing_ok=True)
 
     def add(self, commit: str) -> None:
-        """Make it at a commit, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
+        """Make it at a commit, on a branch of its own. Moves `refs/uwf/work/<ULID>`."""
         self._check_owner()
         settings = self.project.settings()
         off = self.project.filters_off(commit, settings)
@@ -174,7 +176,7 @@ class Worktree:
             )
         self._discard()
         self._known_times, self._is_known = None, True
-        self._publish(commit)
+        self.project.publish(self.thread, commit)
         try:
             self._repository.make(settings)
             (self.admin / _UNFINISHED).touch()
@@ -213,7 +215,7 @@ class Worktree:
         return {path: mode.split(" ")[2] for mode, _, path in rows_of_links if mode.startswith(_LINK)}
 
     def remove(self) -> None:
-        """Remove it with its ignored files; its branch stays. Raises WorkspaceFailed if other worktrees are in it, or
+        """Remove it with its ignored files; its commits stay. Raises WorkspaceFailed if other worktrees are in it, or
         belong to it."""
         self._check_owner()
         if inner := self._repository.worktrees():
@@ -621,7 +623,7 @@ class Worktree:
 
     def commit(self, tree: str, message: str, author: Person, committer: Person) -> str:
         """Commit a tree, that of its files, on what is checked out, unless that has the tree already. Return
-        the commit that is then checked out, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
+        the commit that is then checked out, on its branch. Moves `refs/uwf/work/<ULID>`."""
         commit = self.write(tree, self.head(), message, author, committer)
         state = self._state()
         assert state is not None
@@ -846,7 +848,7 @@ class Worktree:
 
     def reset(self, commit: str) -> None:
         """Check out a commit; what is not ignored and not in it is removed. Moves
-        `refs/heads/uwf/work/<ULID>`."""
+        `refs/uwf/work/<ULID>`."""
         self.tree()
         self._unlock()
         off = self.project.filters_off(commit)
@@ -882,7 +884,7 @@ class Worktree:
     def _check_out(self, commit: str) -> None:
         self._unlock()
         self._repository.set_head(self.branch, commit)
-        self._publish(commit)
+        self.project.publish(self.thread, commit)
         own, theirs = self.admin / _INDEX, self.admin / "index"
         if own.stat().st_mtime_ns != theirs.stat().st_mtime_ns if theirs.exists() else True:
             shutil.copy2(own, self.admin / _NEW)
@@ -905,16 +907,12 @@ class Worktree:
         self.project.keep_own(self.thread, objects - kept, kept - objects)
         note.write_text("\n".join((now, *sorted(objects))), encoding="ascii")
 
-    def _publish(self, commit: str) -> None:
-        if why := self.project.publish(self.thread, commit):
-            self._warn(why)
-
     def unlock(self) -> None:
         """Remove what a git that was killed has left. The caller holds the thread's lock, and no agent runs."""
         self._unlock("index", "HEAD")
 
     def _unlock(self, *names: str) -> None:
-        heads = (place / self.branch for place in (self.project.common, self.admin))
+        heads = self.project.common / self.ref, self.admin / self.branch
         for path in (*(self.admin / name for name in (_NEW, _INDEX, *names)), *heads):
             lock = path.with_name(f"{path.name}.lock")
             with contextlib.suppress(FileNotFoundError):
@@ -971,7 +969,7 @@ def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
 
 
 def remote_of(instance: Instance, note: Note) -> str:
-    """Return the project's remote for a thread's branch, "" for none."""
+    """Return the project's remote for a thread's code, "" for none."""
     checkout = Path(note.checkout) if note.checkout else None
     return note.remote or configured_remote(instance, Project(Path(note.project)), checkout)
 

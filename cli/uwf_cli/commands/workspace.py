@@ -57,7 +57,7 @@ def path(invocation: Invocation, thread: str) -> None:
 def remove(invocation: Invocation, threads: tuple[str, ...]) -> None:
     """Remove the worktrees of threads. A thread's next step makes it again.
 
-    The branch stays. Uncommitted changes are kept as a commit under a ref, which is printed; ignored files are
+    Its commits stay. Uncommitted changes are kept as a commit under a ref, which is printed; ignored files are
     deleted.
     """
     from uwf_git.api import workspaces
@@ -72,6 +72,6 @@ def remove(invocation: Invocation, threads: tuple[str, ...]) -> None:
         invocation,
         Selection(threads, Filters()),
         removed,
-        "removed {path}; its commits are on branch {branch}",
+        "removed {path}; its commits are at {branch}",
         find=lambda text: find_here_or_removed(instance, text),
     )

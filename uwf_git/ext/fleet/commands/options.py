@@ -178,7 +178,7 @@ work = options.packed(
         "--workspace-remote",
         metavar="R",
         default="",
-        help="Remote of PROJECT through which machines exchange the threads' branches.",
+        help="Remote of PROJECT through which machines exchange the threads' code.",
     ),
 )
 """Adds the options for the steps of workers."""
