@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_git.plugin import Invocation, command, completers, counted, find_head, terminal
+from uwf_git.plugin import (
+    Failures,
+    Invocation,
+    ThreadFilters,
+    ThreadSelection,
+    Usage,
+    UwfError,
+    chosen_threads,
+    command,
+    completers,
+    counted,
+    find_thread,
+    terminal,
+)
+
+if TYPE_CHECKING:
+    from uwf_git.plugin import ThreadId
 
 
 @command(
     "uwf land @",
     "uwf land 01JK7M --onto release/2",
     "uwf land 01JK7M --no-forge > request.md",
+    "uwf land --train",
 )
-@click.argument("thread", metavar="ID", shell_complete=completers.complete_thread)
+@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=completers.complete_thread)
 @click.option("--onto", metavar="BRANCH", help="Branch to land on. Default: the remote's.")
 @click.option("--branch", metavar="NAME", help="Branch of the request. Default: as land.branch makes it.")
 @click.option("--remote", metavar="NAME", help="The project's remote. Default: origin, or the only one.")
@@ -25,16 +43,22 @@ from uwf_git.plugin import Invocation, command, completers, counted, find_head, 
     help="One commit for all, or each as it is. Default: land.commits.",
 )
 @click.option("--no-forge", "plain", is_flag=True, help="Ask no forge: push to the branch itself.")
+@click.option(
+    "--train",
+    is_flag=True,
+    help="Push to the branch itself, each on top of the last. Without IDs all that is ready.",
+)
 def land(
     invocation: Invocation,
-    thread: str,
+    threads: tuple[str, ...],
     onto: str | None,
     branch: str | None,
     remote: str | None,
     commits: str | None,
     plain: bool,
+    train: bool,
 ) -> None:
-    """Land a thread's work on the branch that it is for.
+    """Land the work of threads on the branch that it is for.
 
     Its commits are made again on that branch, and the workflow's checks run on the result. If the remote is on a forge,
     that is pushed to a branch of its own, and a pull request is opened or brought up to date: a draft until the thread
@@ -42,16 +66,42 @@ def land(
     and whose output says passed. A conflict or a failed check goes back to the thread.
     """
     from uwf_git.ext.landing.landing import Landing, Options
+    from uwf_git.ext.landing.train import ready
 
+    if not threads and not train:
+        raise Usage("no thread was named", "give ids, @ for the newest, or --train for all that is ready")
+    if branch and len(threads) != 1:
+        raise Usage("--branch is for one thread", "leave it out: land.branch names branches")
     instance = invocation.instance
-    head = find_head(invocation, thread)
-    instance.require_person(f"lands thread {head.thread}")
-    options = Options(onto or "", branch or "", remote or "", commits or "", plain)
-    landed = Landing(instance, head, options, invocation.note).land()
-    invocation.emit(landed.as_json(), partial(_view, with_text=plain))
+    options = Options(onto or "", branch or "", remote or "", commits or "", plain or train)
+
+    def landed(thread: ThreadId) -> dict[str, Any]:
+        instance.require_person(f"lands thread {thread}")
+        return Landing(instance, instance.threads.head(thread), options, invocation.note).land().as_json()
+
+    if len(threads) == 1 and not train:
+        invocation.emit(landed(find_thread(invocation, threads[0])), partial(_view, with_text=plain))
+        return
+    failures = Failures(invocation)
+    chosen = (
+        chosen_threads(invocation, ThreadSelection(threads, ThreadFilters()), failures)
+        if threads
+        else ready(instance)
+    )
+    invocation.note(f"lands in this order: {', '.join(chosen)}" if chosen else "nothing is ready to land")
+
+    def results() -> Iterator[dict[str, Any]]:
+        for thread in chosen:
+            try:
+                yield landed(thread)
+            except UwfError as error:
+                failures.add(error)
+
+    invocation.emit_each(results(), partial(_view, with_text=plain, with_thread=True))
+    failures.end()
 
 
-def _view(value: Any, with_text: bool) -> str:
+def _view(value: Any, with_text: bool, with_thread: bool = False) -> str:
     where = f"{value['remote']}/{value['onto']}" if value["remote"] else value["onto"]
     passed = [" ".join(check["command"]) for check in value["checks"]]
     what = f"{counted(value['commits'], 'commit')} on {where} ({value['base'][:12]})"
@@ -61,5 +111,6 @@ def _view(value: Any, with_text: bool) -> str:
         rows.append(("pull", f"{pull['url']}  draft: {'yes' if pull['draft'] else 'no'}"))
     else:
         rows = [("landed", f"{what}, which is {value['commit'][:12]} now"), *rows]
+    rows = [("thread", value["thread"]), *rows] if with_thread else rows
     text = f"\n\n{value['request']['title']}\n\n{value['request']['body'].rstrip()}" if with_text else ""
     return terminal.fields(rows) + text

@@ -57,7 +57,8 @@ _LOG_SHOWN = 4000  # characters of a failed check's output that the thread gets
 
 
 class Options(NamedTuple):
-    """What a call says in place of the settings; "" leaves them. `plain`: no forge is asked."""
+    """What a call says in place of the settings; "" leaves them. `plain`: no forge is asked, and the target itself
+    moves, as in a train."""
 
     onto: str = ""
     branch: str = ""
@@ -173,7 +174,7 @@ class Landing:
         names = (
             [self._branch] if self._branch else [*candidates(branch_name(self._settings.branch, variables))]
         )
-        _, commits = self._project.heads_at(self._remote, *names)
+        commits = self._heads(*names)
         pushed = self._pushed()
         for name in names:
             there, own = commits.get(name, ""), pushed.get(self._place(name), set())
@@ -287,26 +288,17 @@ class Landing:
         return results
 
     def _moved(self, branch: str, there: str, commit: str) -> bool:
-        """Move a branch to a commit, unless it isn't `there` any more."""
-        project = self._project
+        """Move a branch to a commit, unless it isn't `there` any more; record it before."""
         if commit == there:
             return True
-        if self._remote:
-            return self._push(branch, there, commit)
-        ref = f"refs/heads/{branch}"
-        if project.is_checked_out(ref):
-            project.fast_forward(ref, commit)
-            return True
-        return project.run("update-ref", "--create-reflog", ref, commit, there, check=False).code == 0
 
-    def _push(self, branch: str, there: str, commit: str) -> bool:
         def send(_key: str) -> str:
-            if not self._project.push_commit(self._remote, commit, branch, there):
-                raise _Moved(f"branch {branch} of {self._remote} has moved")
+            if not self._move(branch, there, commit):
+                raise _Moved(f"branch {branch} has moved")
             return commit
 
         def look_up(_key: str) -> str | None:
-            return commit if self._project.heads_at(self._remote, branch)[1].get(branch) == commit else None
+            return commit if self._heads(branch).get(branch) == commit else None
 
         sending = Sending(
             words.PUSH, self._place(branch), commit, commit.encode("ascii"), f"{branch} {commit[:12]}"
@@ -316,6 +308,22 @@ class Landing:
         except _Moved:
             return False
         return True
+
+    def _move(self, branch: str, there: str, commit: str) -> bool:
+        project = self._project
+        if self._remote:
+            return project.push_commit(self._remote, commit, branch, there)
+        ref = f"refs/heads/{branch}"
+        if project.is_checked_out(ref):
+            project.fast_forward(ref, commit)
+            return True
+        return project.run("update-ref", "--create-reflog", ref, commit, there, check=False).code == 0
+
+    def _heads(self, *branches: str) -> dict[str, str]:
+        """Return the commits of branches, where work lands."""
+        if self._remote:
+            return self._project.heads_at(self._remote, *branches)[1]
+        return {branch: self._project.ref(f"refs/heads/{branch}") for branch in branches}
 
     # Back to the thread
 

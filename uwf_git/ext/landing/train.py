@@ -1,0 +1,48 @@
+"""The threads whose work is ready to land, in the order in which a train lands it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
+from uwf_git.plugin import DamagedThread, ThreadState, code_at_end, ended_state, thread_code, words
+
+if TYPE_CHECKING:
+    from uwf_git.plugin import Head, Instance, ThreadId
+
+
+def ready(instance: Instance) -> list[ThreadId]:
+    """Return the project's threads whose work was accepted and has not landed, oldest first."""
+    return sorted(
+        head.thread
+        for head in instance.threads.all(archived=True)
+        if not isinstance(head, DamagedThread)
+        and instance.threads.is_meant(head)
+        and _is_ready(instance, head)
+    )
+
+
+def _is_ready(instance: Instance, head: Head) -> bool:
+    if head.archive is None or ended_state(head.archive) is not ThreadState.COMPLETED:
+        return False
+    code = thread_code(instance, head.node)
+    if (
+        code is None
+        or code.commit == code.base
+        or has_landed(Effects(instance.store).of_thread(head.thread), head)
+    ):
+        return False
+    left = code_at_end(instance, instance.threads.position(head))
+    return left is not None and bool(left.merge)
+
+
+def has_landed(effects: list[RecordedEffect], head: Head) -> bool:
+    """Return whether the work up to a head was pushed to its target, other than to the branch of a request."""
+    requests = {item.effect.name for item in effects if item.effect.kind == words.PULL_REQUEST}
+    return any(
+        item.is_settled
+        and item.effect.kind == words.PUSH
+        and item.effect.prev == head.node
+        and item.effect.target.partition("#")[2] not in requests
+        for item in effects
+    )
