@@ -6,8 +6,6 @@ Nothing is copied or run for that: `.env` has secrets, and an agent reads the wo
     workspaces/lacking.<hash of the checkout's path>    in the private folder: what was there when it was said
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -86,9 +84,7 @@ REQUIREMENTS = (
 )
 """Of those for one folder the first counts. Cargo and Go keep what they download outside of the project."""
 
-_SETTINGS = re.compile(
-    r"(.*/)?(\.env(\.[^/]+)?|\.envrc|\.dev\.vars|\.npmrc|local\.properties|config/master\.key)"
-)
+_SETTINGS = r"(.*/)?(\.env(\.[^/]+)?|\.envrc|\.dev\.vars|\.npmrc|local\.properties|config/master\.key)"
 _NAMES = frozenset(
     (*_VENVS, *(name for row in REQUIREMENTS for name in (row.manifest, row.folder.partition("/")[0])))
 )
@@ -127,7 +123,7 @@ class Lack(NamedTuple):
         return " && ".join(parts) or "workspace.setup can make it"
 
 
-def warn_of_lacking(instance: Instance, project: Project, checkout: Checkout) -> None:
+def warn_of_lacking(instance: "Instance", project: "Project", checkout: "Checkout") -> None:
     """Warn of what new worktrees lack, if that wasn't said of the checkout as it is now. This lists one folder and
     reads one file, and asks git if they differ. Raises WorkspaceFailed, StoreUnwritable."""
     top = checkout.top
@@ -145,7 +141,7 @@ def warn_of_lacking(instance: Instance, project: Project, checkout: Checkout) ->
     write_private(note, now)
 
 
-def lacking(project: Project, checkout: Checkout) -> Lack | None:
+def lacking(project: "Project", checkout: "Checkout") -> Lack | None:
     """Return what new worktrees of a project lack, None for nothing that is known. Raises WorkspaceFailed."""
     top = checkout.top
     assert top is not None
@@ -181,7 +177,7 @@ def _of(top: Path, row: str) -> Requirement | None:
     """Return the requirement that an ignored file or folder fulfils, None if it isn't known to be needed."""
     path = row.rstrip("/")
     folder, _, name = path.rpartition("/")
-    if row == path and _SETTINGS.fullmatch(path):
+    if row == path and re.fullmatch(_SETTINGS, path):
         return Requirement("", path)
     if name in _VENVS:
         is_one = (top / path / VENV).is_file()
@@ -193,7 +189,7 @@ def _of(top: Path, row: str) -> Requirement | None:
     return None
 
 
-def _absent(project: Project, git: Git, top: Path) -> Iterator[Requirement]:
+def _absent(project: "Project", git: "Git", top: Path) -> Iterator[Requirement]:
     """Yield what is needed at the top, git would ignore, and is not in the checkout either."""
     rows: dict[str, Requirement] = {}
     for row in REQUIREMENTS:
