@@ -65,8 +65,8 @@ class Copier:
             if status is not None:
                 copied.append((new, status))
                 folders += inner
-        for new, status in reversed(copied):  # a folder that is read-only is so once its files are there
-            os.chmod(new, status.st_mode & _MODE)
+        for new, status in reversed(copied):  # its time is that of its last file
+            os.chmod(new, status.st_mode & _MODE | stat.S_IRWXU)  # what removes the worktree has to empty it
             os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def remove_links_out(self) -> None:
