@@ -9,7 +9,8 @@
     budget: {unpriced: warn | stop}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
-    workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, keep, projects: {<folder>: {…}}}
+    workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, keep,
+                projects: {<folder>: {…}}}
 
 API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
 earlier programs, works with a warning. Misspelt and wrong values are refused on reading, missing ones when
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, Usage, UwfError
@@ -60,6 +61,9 @@ from uwf_git.format.amounts import Problem, parse_budget, parse_quota, parse_rat
 from uwf_git.format.document import Document
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.words import WORKSPACES
+
+if TYPE_CHECKING:
+    from uwf_git.git.objects import Person
 
 _Amounts = TypeVar("_Amounts")
 
@@ -345,7 +349,23 @@ class _ConfigReader(Reader):
                 self.refuse((*path, "maxFile"), "workspace.maxFile must be a size, such as 50MB")
             else:
                 fields["max_file"] = size
+        if text := self.text(path, entry, "author"):
+            fields["author"] = self._person((*path, "author"), text)
+        if (signs := entry.get("signOff")) is not None:
+            if not isinstance(signs, bool):
+                self.refuse((*path, "signOff"), "signOff must be true or false")
+            else:
+                fields["sign_off"] = signs
         return fields
+
+    def _person(self, path: ValuePath, text: str) -> Person | None:
+        from uwf_git.git.objects import Person
+
+        match = re.fullmatch(r"([^<>]*[^<>\s]) <([^<>\s]+@[^<>\s]+)>", text)
+        if match is None:
+            self.refuse(path, "author must be a name and an address", "such as: Ada <ada@example.org>")
+            return None
+        return Person(match[1], match[2])
 
     def _max_agents(self, value: Any) -> int | None:
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1000):

@@ -3,13 +3,16 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.base.extensions import config_keys
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.sandbox.quota import Quota
+
+if TYPE_CHECKING:
+    from uwf_git.git.objects import Person
 
 FILE = "config.yaml"
 """The file of settings in the storage root."""
@@ -54,7 +57,17 @@ KEEP = "keep"
 """What `sessions` can say: that what agent programs keep of a conversation is kept with its steps."""
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
-WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "timeout", "keepIgnored", "maxFile")
+WORKSPACE_FIELDS = (
+    "kind",
+    "remote",
+    "setup",
+    "copy",
+    "timeout",
+    "keepIgnored",
+    "maxFile",
+    "author",
+    "signOff",
+)
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -147,7 +160,8 @@ class WorkspaceSettings(NamedTuple):
     """Threads' workspaces. `kind` is one of WORKSPACES, "" for the default; `remote` the project's remote for
     threads' code, "" for none. New worktrees get a copy of `copy`, paths of the user's checkout, and then
     run the command `setup`, each limited to `timeout` seconds. Ignored files that match `keep_ignored`, git's
-    pathspecs, outlast a worktree. A step that commits a file of over `max_file` bytes names it. At most `keep`
+    pathspecs, outlast a worktree. A step that commits a file of over `max_file` bytes names it. `author` is the author
+    of the commits, None for the agent of each step; with `sign_off` they have that of their person. At most `keep`
     worktrees stay. `projects` have settings of their own by folder."""
 
     kind: str = ""
@@ -157,6 +171,8 @@ class WorkspaceSettings(NamedTuple):
     timeout: float = 600.0
     keep_ignored: tuple[str, ...] = ()
     max_file: float = 50e6
+    author: "Person | None" = None
+    sign_off: bool = False
     keep: int = 50
     projects: Mapping[Path, Mapping[str, Any]] = {}
 

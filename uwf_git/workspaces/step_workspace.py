@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
@@ -40,7 +40,11 @@ from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_note, worktree_of
 
+if TYPE_CHECKING:
+    from uwf_git.config.settings import WorkspaceSettings
+
 LOGS_TRAILER = "Agent-Logs-Url"
+_AGENT_TRAILER, _SIGNED_TRAILER = "Assisted-by", "Signed-off-by"
 _LONGEST_URL = 200  # characters; a trailer that is cut leads nowhere
 _LOOKED_AT = 20  # steps of a thread without a note in which its code is looked for
 ATTEMPT, STEP = "attempt", "step"
@@ -76,6 +80,11 @@ class StepWorkspace:
         self._is_persons = False
         self._tree = worktree_of(instance, note, self._thread)
         self._project = self._tree.project
+
+    @property
+    def _settings(self) -> WorkspaceSettings:
+        checkout = Path(self.note.checkout) if self.note.checkout else None
+        return self._instance.config.workspace.of(checkout)
 
     @property
     def is_worktree(self) -> bool:
@@ -257,7 +266,7 @@ class StepWorkspace:
     def _make(self, expected: str) -> str:
         """Make the worktree; return the commit that the step begins at, "" if that is to be found out."""
         project, instance = self._project, self._instance
-        settings = instance.config.workspace.of(Path(self.note.checkout) if self.note.checkout else None)
+        settings = self._settings
         make_room(instance, settings.keep - 1)
         tip = project.ref(self._tree.ref)
         if tip and tip != expected:
@@ -274,7 +283,7 @@ class StepWorkspace:
             present = tree.tree()
             if present != tree.tree_of(tree.head()):
                 words = " ".join(settings.setup)
-                self._commit(present, f"set up: {one_line(words, 60)}", self._user)
+                self._commit(present, f"set up: {one_line(words, 60)}")
         except BaseException:
             tree.remove()
             raise
@@ -303,7 +312,7 @@ class StepWorkspace:
         if self._goes_on(expected, head):
             if tree.operation():
                 raise self._unfinished()
-            return head if is_clean else self._commit(present, "changes made by hand", self._user)
+            return head if is_clean else self._commit(present, "changes made by hand")
         if not is_clean or not project.is_ancestor(head, expected):
             kept = self._keep(head, present, "what was here of another step")
             self._instance.warn(
@@ -370,8 +379,9 @@ class StepWorkspace:
         call = self._at.history.start.call
         role = "call" if call is not None and call.is_call else role_name(maker.role)
         what = f"{role}: {maker.verdict or f'step {number}'}"
-        author = layout.agent_author(maker.credit)
-        commit = tree.commit_files(self._message(what, number), author, self._user)
+        agent = layout.agent_author(maker.credit)
+        message = self._message(what, number, agent.name)
+        commit = tree.commit_files(message, self._settings.author or agent, self._user)
         tree.keep_times()
         if commit != base:
             self._note_made_here(commit)
@@ -414,14 +424,23 @@ class StepWorkspace:
     def _user(self) -> Person:
         return self._instance.store.repository.user
 
-    def _commit(self, present: str, what: str, author: Person, number: int = 0) -> str:
-        return self._tree.commit(present, self._message(what, number), author, self._user)
+    @property
+    def _person(self) -> Person:
+        """The person who answers for the code that is committed."""
+        return self._settings.author or self._user
 
-    def _message(self, what: str, number: int = 0) -> str:
+    def _commit(self, present: str, what: str) -> str:
+        return self._tree.commit(present, self._message(what), self._person, self._user)
+
+    def _message(self, what: str, number: int = 0, agent: str = "") -> str:
         trailers = {}
         if number:
             trailers = {layout.THREAD_TRAILER: self._thread, "Uwf-Number": str(number)}
             trailers[LOGS_TRAILER] = logs_url(self._instance, self._thread)
+        if self._settings.author is not None:
+            trailers[_AGENT_TRAILER] = agent
+        if self._settings.sign_off:
+            trailers[_SIGNED_TRAILER] = self._person.ident
         body = "" if number else f"in the worktree of thread {self._thread}"
         return layout.message(what, trailers, body).rstrip("\n") + "\n"
 
