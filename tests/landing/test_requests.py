@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from commands import git
-from conftest import Uwf
-from forge_server import TOKEN, Failing, ForgeServer, forge_server
+from commands import git, wait_for
+from conftest import Begin, Uwf
+from forge_server import TOKEN, Answer, Asked, Failing, ForgeServer, forge_server
 from landing_shop import Shop
 
 FORGES = ("github", "gitlab", "forgejo", "gitea")
@@ -193,3 +194,68 @@ def test_a_branch_has_a_name_that_git_and_shells_take(
     uwf: Uwf, forge: Forge, title: str, branch: str
 ) -> None:
     assert uwf("land", forge.shop.accepted(title)).json["branch"] == branch
+
+
+class Killer:
+    """Kills a process as the forge has got a call of it, `before` or `after` it carries that out."""
+
+    def __init__(self, server: ForgeServer, moment: str) -> None:
+        self.server, self.moment = server, moment
+        self.has_killed = False
+        self._answer = server.answer
+
+    def kills(self, process: subprocess.Popen[str], number: int) -> None:
+        """Wait for a process, and kill it at its call of this number, if it comes to that."""
+        calls, self.has_killed = 0, False
+
+        def answer(asked: Asked) -> Answer:
+            nonlocal calls
+            calls += 1
+            result = (0, None, {}) if calls == number and self.moment == "before" else self._answer(asked)
+            if calls == number:
+                self.has_killed = True
+                process.kill()
+            return result
+
+        self.server.answer = answer  # type: ignore[method-assign]
+        process.wait(60)
+        self.server.answer = self._answer  # type: ignore[method-assign]
+
+
+@pytest.mark.extended
+@one_forge
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_landing_that_is_killed_at_any_call_opens_no_second_request_and_forgets_none(
+    uwf: Uwf, begin: Begin, forge: Forge, moment: str
+) -> None:
+    """Killed as the forge has got one of its calls, before or after it carries that out."""
+    number, killer = 0, Killer(forge.server, moment)
+    while number == 0 or killer.has_killed:
+        number += 1
+        thread, branch = forge.shop.accepted(f"Add the line {number}"), f"mend/add-the-line-{number}"
+        killer.kills(begin("land", thread), number)
+        landed = uwf("land", thread).json
+        assert [change["head"] for change in forge.server.changes.values()].count(branch) == 1
+        assert (landed["branch"], forge.shop.at_remote("rev-parse", branch)) == (branch, landed["commit"])
+    assert number > 3
+
+
+@pytest.mark.extended
+@one_forge
+@pytest.mark.parametrize("hook", ["pre-receive", "post-receive"])
+def test_a_landing_that_is_killed_as_it_pushes_goes_on_with_what_was_pushed(
+    uwf: Uwf, begin: Begin, forge: Forge, hook: str
+) -> None:
+    thread, script = forge.shop.accepted(), forge.shop.remote / "hooks" / hook
+    holds, goes_on = forge.shop.folder / "holds", forge.shop.folder / "goes-on"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f"#!/bin/sh\necho x >{holds}\nuntil test -e {goes_on}; do sleep 0.05; done\n")
+    script.chmod(0o755)
+    process = begin("land", thread)
+    wait_for(holds)
+    process.kill()
+    process.wait(60)
+    goes_on.touch()
+    landed = uwf("land", thread).json
+    assert (len(forge.server.changes), landed["branch"]) == (1, BRANCH)
+    assert forge.shop.at_remote("rev-list", "--count", f"main..{BRANCH}") == "1"
