@@ -470,6 +470,7 @@ from uwf_git.format.payloads import to_payload as to_payload
 from uwf_git.format.personas import Persona as Persona
 from uwf_git.format.personas import find_persona as find_persona
 from uwf_git.format.personas import parse_persona as parse_persona
+from uwf_git.format.quick_schema import OBJECT_ID as OBJECT_ID
 from uwf_git.format.schema import Schema as Schema
 from uwf_git.format.schema import ValuePath as ValuePath
 from uwf_git.format.schema import check_schema as check_schema
@@ -752,6 +753,7 @@ from uwf_git.workspaces.step_workspace import StepWorkspace as StepWorkspace
 from uwf_git.workspaces.step_workspace import code_left as code_left
 from uwf_git.workspaces.step_workspace import logs_url as logs_url
 from uwf_git.workspaces.step_workspace import workspace_of as _workspace_at
+from uwf_git.workspaces.trial import LOG_BYTES as LOG_BYTES
 from uwf_git.workspaces.trial import checked_out as checked_out
 from uwf_git.workspaces.trial import try_command as try_command
 

@@ -89,6 +89,7 @@ def test_landing_again_changes_nothing_if_nothing_has_changed(uwf: Uwf, forge: F
     asked = len(forge.server.writes())
     again = uwf("land", thread).json
     assert (again["commit"], again["pull"]["number"]) == (first["commit"], first["pull"]["number"])
+    assert again["checks"] == first["checks"], "what came to the same is not recorded again"
     assert len(forge.server.writes()) == asked
 
 

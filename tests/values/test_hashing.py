@@ -179,6 +179,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Revocation": "3SC9BHGNZEK8B",
         "Effect": "9ZX7TD69ANCDQ",
         "Settlement": "BXMK3YSCEJ641",
+        "Check": "80GWRGV0RW5XG",
         "Session": "512R62TP7YZ4F",
         "Attempt": "93K366M2KRD2W",
         "Answer": "37JFM247WQ9DK",

@@ -19,6 +19,7 @@ Check = Callable[[Any], bool]
 # Not $, which Python also finds before a newline at the end.
 _END_OF_TEXT = r"(?![\s\S])"
 OBJECT_ID = f"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END_OF_TEXT}"
+"""The pattern of the id of a git object."""
 SHA256 = f"^[0-9a-f]{{64}}{_END_OF_TEXT}"
 PRINTABLE_ASCII = f"^[!-~]+{_END_OF_TEXT}"
 NODE_HASH = "^[0-9A-F][0-9A-HJKMNP-TV-Z]{12}$"

@@ -33,7 +33,9 @@ EXTENSION = Extension(
         ),
     ),
     refs=(EFFECTS,),
-    node_types=dict.fromkeys(("9ZX7TD69ANCDQ", "BXMK3YSCEJ641"), "uwf_git.ext.landing.node_types:SCHEMAS"),
+    node_types=dict.fromkeys(
+        ("9ZX7TD69ANCDQ", "BXMK3YSCEJ641", "80GWRGV0RW5XG"), "uwf_git.ext.landing.node_types:SCHEMAS"
+    ),
     config=(
         ConfigSection(
             "land", "uwf_git.ext.landing.settings:read_settings", texts=("onto", "branch", "commits")

@@ -1,4 +1,4 @@
-"""The checks of a workflow, made again on the commit that lands."""
+"""The checks of a workflow, made again on the commit that lands, and recorded beside the thread with their logs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.plugin import STATUS_KEY, checked_out, command_run, try_command
+from uwf_git.ext.landing.effect_records import Check, Effects, now
+from uwf_git.ext.landing.effects import record, require_recordable
+from uwf_git.plugin import LOG_BYTES, STATUS_KEY, TEXT, checked_out, command_run, try_command
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import Head, Instance, StepWorkspace, ThreadId, Workflow
+    from uwf_git.plugin import Hash, Head, Instance, StepWorkspace, ThreadId, Workflow
 
 _PASSED = "passed"  # the truth value, or the status, by which a command's role is a check
 
 
 class LandingCheck(NamedTuple):
     """A check that was made on a commit. `status` is the command's exit status, None if it ran out of time; `log` its
-    output without secrets, cut at the beginning."""
+    output without secrets, cut at the beginning; `node` the Check that records it."""
 
     command: tuple[str, ...]
     status: int | None
     log: str
+    node: Hash
 
     @property
     def has_passed(self) -> bool:
@@ -61,11 +64,14 @@ def check(
     seconds: float,
     tell: Callable[[str], None],
 ) -> list[LandingCheck]:
-    """Run commands in a checkout of a commit, one after the other, until one fails. Raises WorkspaceFailed,
-    AgentFailed for a command that can't be started."""
+    """Run commands in a checkout of a commit, one after the other, until one fails, and record each. Moves
+    `refs/uwf/effects/<ULID>`. Raises WorkspaceFailed, AgentFailed for a command that can't be started, RolledBack,
+    Untrusted."""
     commands = list(commands)
     if not commands:
         return []
+    require_recordable(instance, instance.threads.head(thread))
+    tree = workspace.project.tree(commit)
     checkout = Path(workspace.note.checkout) if workspace.note.checkout else None
     settings = instance.config.workspace.of(checkout)
     place = instance.location.root / "landing" / thread
@@ -75,8 +81,38 @@ def check(
             tell(" ".join(command))
             variables = {**instance.secrets, "UWF_THREAD": thread}
             done = try_command(command, folder / workspace.note.inside, variables, seconds)
-            log = instance.redactor.text(done.log.decode("utf-8", "replace"))[0]
-            results.append(LandingCheck(command, done.status, log))
+            log = _kept(instance, done.log)
+            shown = tuple(instance.redactor.text(word)[0] for word in command)
+            node = _recorded(instance, thread, commit, tree, shown, done.status, log)
+            results.append(LandingCheck(shown, done.status, log, node))
             if not results[-1].has_passed:
                 break
     return results
+
+
+def _kept(instance: Instance, output: bytes) -> str:
+    """Return the end of a command's output without secrets, at most LOG_BYTES long."""
+    text, _ = instance.redactor.text(output.decode("utf-8", "replace"))
+    if len(output) >= LOG_BYTES:  # it may begin with the rest of a secret, in any encoding
+        text = text[3 * max(map(len, instance.secrets.values()), default=0) :]
+    return text.encode()[-LOG_BYTES:].decode("utf-8", "ignore")
+
+
+def _recorded(
+    instance: Instance,
+    thread: ThreadId,
+    commit: str,
+    tree: str,
+    command: tuple[str, ...],
+    status: int | None,
+    log: str,
+) -> Hash:
+    """Record a check, unless it came to the same before, and return its node."""
+    head = instance.threads.head(thread)
+    prev = head.node if head.row.kind == "step" else None
+    node = instance.store.put(TEXT, log)
+    check = Check(head.row.start or head.node, prev, commit, tree, command, status, node, now(head))
+    for same, before in Effects(instance.store).checks(thread).items():
+        if before == check._replace(start=before.start, prev=before.prev, at=before.at):
+            return same
+    return record(instance, head, check)

@@ -1,17 +1,20 @@
-"""Verifying effects: each follows from its thread, is bound to its head, and is settled after it was recorded."""
+"""Verifying effects: each follows from its thread, is bound to its head, and is settled after it was recorded. A check
+has its log."""
 
 from __future__ import annotations
 
 from uwf_git.ext.landing import EFFECTS
 from uwf_git.ext.landing.effect_records import (
+    Check,
     Effect,
     Settlement,
     key_of,
     page_and_message,
     parse_effect_record,
 )
-from uwf_git.ext.landing.node_types import EFFECT, SETTLEMENT
+from uwf_git.ext.landing.node_types import CHECK, EFFECT, SETTLEMENT
 from uwf_git.plugin import (
+    TEXT,
     BadObject,
     CheckReport,
     Hash,
@@ -33,12 +36,14 @@ def check_effect(
     placed = place_of(known, commit, node, EFFECTS, report)
     if not isinstance(placed, PlacedRecord):
         return placed
-    if placed.content.type not in (EFFECT, SETTLEMENT):
+    if placed.content.type not in (EFFECT, SETTLEMENT, CHECK):
         raise BadObject("wrong-kind", f"node {node} is of type {placed.content.type}, no effect")
     content = parse_effect_record(placed.content)
     if isinstance(content, Effect):
         _check_effect(known, placed, content, report)
         placed.check_reached(known, report)
+    elif isinstance(content, Check):
+        _check_check(known, placed, content, report)
     else:
         _check_settlement(known, placed, content)
         placed.check_reached(known, report, frozenset([content.effect]))
@@ -56,6 +61,14 @@ def _check_effect(known: KnownRecords, placed: PlacedRecord, effect: Effect, rep
     start = Oid(raw=known.begin_of(placed.head).oid)
     if effect.key != key_of(start, effect.kind, effect.target, effect.name):
         report("wrong-chain", f"the key of effect {placed.node} does not follow from its thread")
+
+
+def _check_check(known: KnownRecords, placed: PlacedRecord, check: Check, report: CheckReport) -> None:
+    if (check.start, check.prev) != (placed.start, placed.prev):
+        report("wrong-chain", f"check {placed.node} is not of the head {placed.head.row.node}")
+    placed.check_reached(known, report)
+    if known.nodes.get(check.log).type != TEXT:
+        raise BadObject("wrong-kind", f"the log of check {placed.node} is node {check.log}, which is no text")
 
 
 def _check_settlement(known: KnownRecords, placed: PlacedRecord, settlement: Settlement) -> None:

@@ -163,15 +163,16 @@ def _reference(output: bytes) -> str:
 @command("uwf effect list", "uwf effect list 01JK7M")
 @click.argument("thread", metavar="[ID]", required=False, shell_complete=completers.complete_thread)
 def list_(invocation: Invocation, thread: str | None) -> None:
-    """List what a thread has sent to the outside, oldest first. The default is the thread of the step.
+    """List what a thread has sent to the outside, and the checks before it, oldest first. The default is the thread of
+    the step.
 
     The outcome is done, found if a look-up showed that it was there, failed, unknown, or open: it was begun, and not
-    settled. What is unknown or open is looked up before it is sent again.
+    settled. What is unknown or open is looked up before it is sent again. A check has passed or failed; its reference
+    is the node with its log: uwf cas get NODE.
     """
-    from uwf_git.ext.landing.effect_records import recorded_effects
+    from uwf_git.ext.landing.effect_records import listed
 
-    effects = recorded_effects(invocation.instance, _thread_of(invocation, thread))
-    invocation.emit([item.as_json() for item in effects], _LIST)
+    invocation.emit(listed(invocation.instance, _thread_of(invocation, thread)), _LIST)
 
 
 def _what(effect: Mapping[str, Any]) -> str:

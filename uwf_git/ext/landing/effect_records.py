@@ -1,9 +1,10 @@
 """Effects: what a thread sends to the outside, recorded before it is sent, at `refs/uwf/effects/<ULID>`.
 
 An Effect says what is about to be sent, a Settlement what became of it. An effect without one is open: nobody has
-recorded yet whether it was carried out. Both are records beside the thread, see `store.thread_records`:
+recorded yet whether it was carried out. A Check is what a command came to on a commit that was to be sent. All are
+records beside the thread, see `store.thread_records`:
 
-    effects/<hash>/{README.md,nodes/}  an Effect or a Settlement
+    effects/<hash>/{README.md,nodes/}  an Effect, a Settlement or a Check, which has its log as a Text
 
 An effect's key follows from the commit of the thread's start, so forks of a thread, and each machine, make the same
 one; two threads never do, even if they have the same task.
@@ -11,6 +12,7 @@ one; two threads never do, even if they have the same task.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +20,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git.ext.landing import EFFECTS
-from uwf_git.ext.landing.node_types import EFFECT, SETTLEMENT
+from uwf_git.ext.landing.node_types import CHECK, EFFECT, SETTLEMENT
 from uwf_git.plugin import (
     Hash,
     Head,
@@ -80,6 +82,35 @@ class Settlement(NamedTuple):
         return to_payload(self)
 
 
+class Check(NamedTuple):
+    """A Check node: a command that was run on a commit of the project, with a tree. `prev` is the step that was the
+    head, None at the start; `status` the exit status, None if it ran out of time; `log` a Text; `at` in Unix seconds.
+    """
+
+    start: Hash
+    prev: Hash | None
+    commit: str
+    tree: str
+    command: tuple[str, ...]
+    status: int | None
+    log: Hash
+    at: int
+
+    @property
+    def outcome(self) -> str:
+        """In words, for people."""
+        if self.status is None:
+            return "ran out of time"
+        return "passed" if self.status == 0 else f"exited with {self.status}"
+
+    def payload(self) -> dict[str, Any]:
+        return to_payload(self)
+
+
+EffectRecord = Effect | Settlement | Check
+_TYPES: dict[type[EffectRecord], Hash] = {Effect: EFFECT, Settlement: SETTLEMENT, Check: CHECK}
+
+
 class RecordedEffect(NamedTuple):
     """An effect of a thread with its settlements, oldest first."""
 
@@ -133,15 +164,15 @@ def key_of(start: Oid, kind: str, target: str, name: str) -> str:
     return sha256(cbor.encode([str(start), kind, target, name])).hexdigest()[:32]
 
 
-def parse_effect_record(node: Node) -> Effect | Settlement:
-    """Parse an Effect or Settlement node. Raises UnknownWord."""
-    is_effect = node.type == EFFECT
-    require_known_words("Effect" if is_effect else "Settlement", node.payload)
-    return from_payload(Effect, node.payload) if is_effect else from_payload(Settlement, node.payload)
+def parse_effect_record(node: Node) -> EffectRecord:
+    """Parse an Effect, Settlement or Check node. Raises UnknownWord."""
+    kind = next(kind for kind, type_hash in _TYPES.items() if type_hash == node.type)
+    require_known_words(kind.__name__, node.payload)
+    return from_payload(kind, node.payload)
 
 
-class Effects(ThreadRecords[Effect | Settlement]):
-    """The effects of a store's threads."""
+class Effects(ThreadRecords[EffectRecord]):
+    """The effects of a store's threads, and the checks of what they sent."""
 
     def __init__(self, store: IndexedStore) -> None:
         super().__init__(store, EFFECTS, parse_effect_record)
@@ -149,6 +180,10 @@ class Effects(ThreadRecords[Effect | Settlement]):
     def of_thread(self, thread: ThreadId) -> list[RecordedEffect]:
         """Return a thread's effects, oldest first. Raises StoreDamaged."""
         return _gathered(self.all(thread))
+
+    def checks(self, thread: ThreadId) -> dict[Hash, Check]:
+        """Return a thread's checks by their nodes, oldest first. Raises StoreDamaged."""
+        return {item.hash: item.content for item in self.all(thread) if isinstance(item.content, Check)}
 
     def of_kin(self, thread: ThreadId, start: Hash) -> list[RecordedEffect]:
         """Return the effects of the other threads here that have a StartNode, among which are a thread's forks. Refs
@@ -160,10 +195,10 @@ class Effects(ThreadRecords[Effect | Settlement]):
                     effects += _gathered(self.up_to(tip))
         return effects
 
-    def record(self, head: Head, content: Effect | Settlement) -> Hash:
-        """Commit an effect or a settlement, and return its node's hash. Moves `refs/uwf/effects/<ULID>`, once all is
-        synced to disk. Raises as `add`."""
-        type_hash = EFFECT if isinstance(content, Effect) else SETTLEMENT
+    def record(self, head: Head, content: EffectRecord) -> Hash:
+        """Commit an effect, a settlement or a check, and return its node's hash. Moves `refs/uwf/effects/<ULID>`, once
+        all is synced to disk. Raises as `add`."""
+        type_hash = _TYPES[type(content)]
         recorded = {record.hash for record in self.all(head.thread)}
         while hash_of(type_hash, content.payload()) in recorded:  # the same in the same second
             content = content._replace(at=content.at + 1)
@@ -180,13 +215,13 @@ class Effects(ThreadRecords[Effect | Settlement]):
         )
 
 
-def _gathered(records: Sequence[ThreadRecord[Effect | Settlement]]) -> list[RecordedEffect]:
+def _gathered(records: Sequence[ThreadRecord[EffectRecord]]) -> list[RecordedEffect]:
     effects: dict[Hash, RecordedEffect] = {}
     for record in records:
         content = record.content
         if isinstance(content, Effect):
             effects.setdefault(record.hash, RecordedEffect(record.hash, content))
-        elif (effect := effects.get(content.effect)) is not None:
+        elif isinstance(content, Settlement) and (effect := effects.get(content.effect)) is not None:
             effects[content.effect] = effect._replace(settlements=(*effect.settlements, content))
     return list(effects.values())
 
@@ -207,7 +242,7 @@ def now(head: Head) -> int:
     return max(int(time.time()), head.row.time)
 
 
-def page_and_message(node: Hash, content: Effect | Settlement) -> tuple[bytes, str]:
+def page_and_message(node: Hash, content: EffectRecord) -> tuple[bytes, str]:
     """Return the page of a record, and its commit's message."""
     if isinstance(content, Effect):
         title = f"Effect: {content.kind}"
@@ -219,6 +254,16 @@ def page_and_message(node: Hash, content: Effect | Settlement) -> tuple[bytes, s
             ("text", markdown.inline(content.text)),
             ("SHA-256 of what is sent", markdown.code(content.sha256)),
         ]
+    elif isinstance(content, Check):
+        command = shlex.join(content.command)
+        title = f"Check: {content.outcome}"
+        subject = f"check {content.commit[:12]} {content.outcome}: {command}"
+        rows = [
+            ("command", markdown.inline(command)),
+            ("commit", markdown.code(content.commit)),
+            ("tree", markdown.code(content.tree)),
+            ("log", markdown.code(content.log)),
+        ]
     else:
         title = f"Effect {markdown.code(content.effect)}: {content.outcome}"
         subject = f"effect {content.effect} {content.outcome}: {content.reference or content.reason}"
@@ -229,6 +274,34 @@ def page_and_message(node: Hash, content: Effect | Settlement) -> tuple[bytes, s
     rows = [*((name, value) for name, value in rows if value), ("at", iso(content.at))]
     page = harmless(f"# {title}\n\n{markdown.table(('', ''), rows)}\n").encode("utf-8")
     return page, layout.message(one_line(subject.rstrip(": "), 100), {EFFECTS.trailer: node})
+
+
+def listed(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
+    """Return a thread's effects, one for each key, and its checks in their printed form, oldest first. Raises NotFound,
+    StoreDamaged."""
+    store, effects = instance.store, Effects(instance.store)
+    rows = [item.as_json() for item in recorded_effects(instance, thread)]
+    for node, item in effects.checks(thread).items():
+        log = str(store.get(item.log).payload)
+        rows.append(
+            {
+                "effect": node,
+                "key": "",
+                "kind": "check",
+                "name": item.commit,
+                "target": "",
+                "text": shlex.join(item.command),
+                "sha256": sha256(log.encode()).hexdigest(),
+                "step": item.prev,
+                "at": iso(item.at),
+                "outcome": "passed" if item.status == 0 else words.FAILED,
+                "reference": item.log,
+                "reason": "" if item.status == 0 else item.outcome,
+                "settled": iso(item.at),
+            }
+        )
+    order = [record.hash for record in effects.all(thread)]
+    return sorted(rows, key=lambda row: order.index(row["effect"]))
 
 
 def recorded_effects(instance: Instance, thread: ThreadId) -> list[RecordedEffect]:

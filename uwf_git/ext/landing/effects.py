@@ -14,6 +14,7 @@ from uwf_git.ext.landing import EFFECTS
 from uwf_git.ext.landing.effect_records import (
     OPEN,
     Effect,
+    EffectRecord,
     Effects,
     RecordedEffect,
     Settlement,
@@ -75,10 +76,21 @@ def once(
     begin = start_of(store, head.commit)
     key = key_of(Oid(raw=begin.oid), sending.kind, sending.target, sending.name)
     with instance.locks.turn(f"effect-{key}", waits=lambda _holders: None):
-        instance.witness.raise_if_lost(EFFECTS.prefix + thread)
-        store.before_record(NewRecord("threads", head.row.name or "", (EFFECTS.rule,)))
+        require_recordable(instance, head)
         sent = _Sending(instance, thread, begin.node, key, sending)
         return sent.settled() or sent.settle(send, look_up)
+
+
+def require_recordable(instance: Instance, head: Head) -> None:
+    """Raise RolledBack if records of a thread were lost here, Untrusted if this user may make none."""
+    instance.witness.raise_if_lost(EFFECTS.prefix + head.thread)
+    instance.store.before_record(NewRecord("threads", head.row.name or "", (EFFECTS.rule,)))
+
+
+def record(instance: Instance, head: Head, content: EffectRecord) -> Hash:
+    """Record something beside a thread, after what other processes here record, and return its node's hash."""
+    with instance.locks.turn(f"effects-{head.thread}", waits=lambda _holders: None):
+        return Effects(instance.store).record(head, content)
 
 
 class _Sending:
@@ -154,7 +166,7 @@ class _Sending:
             sending.target,
             self._clean(sending.text, "what is sent"),
         )
-        return self._record(head, effect)
+        return record(self._instance, head, effect)
 
     def _settled_as(self, effect: Hash, outcome: str, reference: str = "", reason: str = "") -> Settlement:
         head = self._head()
@@ -165,12 +177,8 @@ class _Sending:
             self._clean(reference, "the reference of what was sent"),
             self._clean(reason, "the reason"),
         )
-        self._record(head, settlement)
+        record(self._instance, head, settlement)
         return settlement
-
-    def _record(self, head: Head, content: Effect | Settlement) -> Hash:
-        with self._instance.locks.turn(f"effects-{self._thread}", waits=lambda _holders: None):
-            return self._effects.record(head, content)
 
     def _head(self) -> Head:
         return self._instance.threads.head(self._thread)

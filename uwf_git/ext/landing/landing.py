@@ -85,7 +85,7 @@ class Landed(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         checks = [
-            {"command": list(item.command), "status": item.status, "sha256": item.sha256}
+            {"command": list(item.command), "status": item.status, "sha256": item.sha256, "node": item.node}
             for item in self.checks
         ]
         pull = None

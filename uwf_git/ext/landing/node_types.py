@@ -1,10 +1,10 @@
-"""Node types of effects."""
+"""Node types of effects and checks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from uwf_git.plugin import Hash, schemas
+from uwf_git.plugin import OBJECT_ID, Hash, schemas
 
 SCHEMAS: dict[Hash, dict[str, Any]] = {}
 """The schemas by their hashes."""
@@ -19,6 +19,7 @@ def _digits(count: int, text: str) -> dict[str, Any]:
     return {**schemas.STRING, "minLength": count, "maxLength": count, "description": text}
 
 
+_GIT_ID = {**schemas.STRING, "pattern": OBJECT_ID}
 _AT = schemas.described(schemas.COUNT, "Unix seconds.")
 EFFECT = _type(
     "9ZX7TD69ANCDQ",
@@ -54,3 +55,23 @@ SETTLEMENT = _type(
     ),
 )
 """What became of an effect."""
+CHECK = _type(
+    "80GWRGV0RW5XG",
+    schemas.record(
+        "Check",
+        {
+            "start": schemas.REF,
+            "prev": schemas.described(schemas.NULLABLE_REF, "The step that was the head."),
+            "commit": schemas.described(_GIT_ID, "The commit that it was made on, in the project."),
+            "tree": schemas.described(_GIT_ID, "The tree of that commit."),
+            "command": schemas.list_of(schemas.STRING, minItems=1),
+            "status": {
+                "type": ["integer", "null"],
+                "description": "The exit status, below 0 for a signal; null if it ran out of time.",
+            },
+            "log": schemas.described(schemas.REF, "The Text of what it printed, the end of it."),
+            "at": _AT,
+        },
+    ),
+)
+"""A command that was run on a commit before that was to land."""
