@@ -18,7 +18,10 @@ from faults import obeying_modes
 from power import Disk
 from two_machines import RELAY
 
+from uwf_git.config.settings import WorkspaceSettings
+from uwf_git.format.ids import ThreadId
 from uwf_git.workspaces.copying import Copier
+from uwf_git.workspaces.setup import set_up
 
 ANSWER = 'echo "{\\"text\\": \\"x\\"}"'
 
@@ -211,7 +214,6 @@ def test_a_copy_that_was_cut_off_anywhere_is_made_again(site: Site, monkeypatch:
     from workflows import opened
 
     from uwf_git.engine.step import step
-    from uwf_git.format.ids import ThreadId
 
     for number in range(5):
         (site.modules / f"{number}.js").write_text(f"{number}")
@@ -309,6 +311,46 @@ def test_a_file_that_cannot_be_read_is_named_and_one_that_was_asked_for_is_refus
     assert done.returncode == 1
     assert "cannot be copied" in done.stderr and f"{site.project / '.env'}" in done.stderr
     assert not site.worktree(other).exists()
+
+
+def test_a_link_stays_if_it_leads_to_a_file_that_the_user_cannot_change(site: Site, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root has files of another user")
+    for name, owner, mode in (("theirs", 12345, 0o444), ("open", 12345, 0o446), ("own", 0, 0o444)):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(mode)
+        os.chown(tmp_path / name, owner, owner)
+        (site.modules / name).symlink_to(tmp_path / name)
+    thread = site.start()
+    words = ["uwf", "--root", str(site.root), "thread", "step", thread, "--agent", acts("true")]
+    subprocess.run([*obeying_modes(), *words], capture_output=True, check=True)
+    copied = site.worktree(thread) / "node_modules"
+    assert sorted(path.name for path in copied.iterdir()) == ["a", "theirs"]
+
+
+def test_a_folder_that_holds_the_worktree_itself_is_copied_once(uwf: Uwf, tmp_path: Path) -> None:
+    root = tmp_path / "project/node_modules/root"
+    root.mkdir(parents=True)
+    site = Site(uwf, root, tmp_path / "project")
+    site.copies("node_modules")
+    thread = site.start()
+    site.step(thread)
+    copied = site.worktree(thread) / "node_modules"
+    assert (copied / "a/lib/a.js").read_text() == "a"
+    assert list((copied / "root/workspaces").iterdir()) == []
+
+
+def test_a_large_copy_is_named_where_its_blocks_are_not_shared(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("uwf_git.workspaces.setup._LARGE", 10_000_000)
+    (site.modules / "large").write_bytes(bytes(60_000_000))
+    target, lines = site.root / "target", list[str]()
+    target.mkdir()
+    settings = WorkspaceSettings(copy=("node_modules",))
+    set_up(target, site.project, settings, ThreadId("0" * 26), lines.append)
+    (line,) = lines
+    assert line.startswith("0.1 GB were copied to the worktree of thread 000")
 
 
 def test_copying_takes_no_longer_than_the_timeout(site: Site) -> None:

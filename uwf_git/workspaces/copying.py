@@ -6,7 +6,7 @@ symbolic link out of the worktree, a virtual environment, whose scripts name the
 submodule or a worktree. No agent works in the worktree yet.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH112, PTH113, PTH115, PTH108, PTH116, PTH120, PTH211
+# ruff: noqa: PTH101, PTH102, PTH112, PTH115, PTH108, PTH116, PTH120, PTH211
 # Of thousands of files, paths as objects take several times as long as strings.
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Copier:
         self.omitted: list[str] = []
         self.size = 0
         self._checkout, self._folder, self._until = str(checkout), str(folder), until
+        self._real = os.path.realpath(folder)
         self._is_sharing = True
         self._links: list[str] = []
 
@@ -71,12 +72,9 @@ class Copier:
 
     def remove_links_out(self) -> None:
         """Remove the copied links that lead out of the worktree, but those to a file that the user can't change."""
-        top = os.path.realpath(self._folder)
         for link in self._links:
             end = os.path.realpath(link)
-            if end == top or end.startswith(f"{top}/"):
-                continue
-            if not (os.path.isfile(end) and not os.access(end, os.W_OK)):
+            if end != self._real and not end.startswith(f"{self._real}/") and not _is_fixed(end):
                 os.unlink(link)
                 self._omit(link, "a link that leads out")
 
@@ -101,7 +99,8 @@ class Copier:
                 if entry.is_symlink():
                     self._link(entry.path, target)
                 elif entry.is_dir(follow_symlinks=False):
-                    folders.append((entry.path, target))
+                    if entry.path != self._real:  # the storage root may be in the checkout
+                        folders.append((entry.path, target))
                 elif not entry.is_file(follow_symlinks=False):
                     self._omit(target, "a special file")
                 elif entry.name != ".git":
@@ -152,6 +151,16 @@ class Copier:
 
     def _omit(self, new: str, why: str) -> None:
         self.omitted.append(f"{os.path.relpath(new, self._folder)} ({why})")
+
+
+def _is_fixed(path: str) -> bool:
+    """Return whether a path is a file that this user can neither write nor make writable."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    is_ours = status.st_uid == os.geteuid() or os.access(path, os.W_OK)
+    return stat.S_ISREG(status.st_mode) and not is_ours
 
 
 def _content(descriptor: int, size: int) -> Iterator[bytes]:
