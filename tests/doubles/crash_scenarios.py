@@ -49,11 +49,15 @@ class World(NamedTuple):
         return found
 
     def steps(self, old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, set[str]]:
-        """The commits that each thread of the store has gone through between two states of the refs, by its id."""
+        """The commits that each thread of the store has gone through between two states of the refs, by its id; those
+        of its effects too."""
         found = defaultdict[str, set[str]](set)
         repositories = {f"{git_dir.parent.name}/{git_dir.name}": git_dir for git_dir in self.repositories()}
         for name, oid in new.items():
-            if re.search(r"/(threads/[^/^]*|archive/[^/]*\^{})$", name) and old.get(name) != oid:
+            if (
+                re.search(r"/(threads/[^/^]*|effects/[^/^]*|archive/[^/]*\^{})$", name)
+                and old.get(name) != oid
+            ):
                 git_dir = repositories[name.partition(" ")[0]]
                 before = [f"^{commit}" for commit in old.values()]
                 listed = git("--git-dir", git_dir, "rev-list", "--first-parent", oid, *before)
@@ -285,6 +289,31 @@ def _pulled(world: World) -> None:
     assert [each["name"] for each in world.run("workflow", "list", root="other").json] == ["one"]
 
 
+_ARRIVES = (
+    'echo "$UWF_EFFECT_KEY" | dd of={sent} oflag=append conv=notrunc,fsync status=none && echo "number 1"'
+)
+"""A command that sends: a file at the other side has a line for each arrival, which it syncs before it answers."""
+_IS_THERE = 'test -e {sent} || exit 1; grep -o "$UWF_EFFECT_KEY" {sent}'
+
+
+def _sending(world: World) -> list[str]:
+    sent = world.folder / "sent"
+    return [
+        *("effect", "run", "--thread", world.thread, "--key", "x", "--check", _IS_THERE.format(sent=sent)),
+        *("--", "sh", "-c", _ARRIVES.format(sent=sent)),
+    ]
+
+
+def _sent(world: World) -> None:
+    """What was begun is carried on, and called again: it has arrived once, and no record of it is missing."""
+    for _ in range(2):
+        world.run(*_sending(world))
+    (effect,) = world.run("effect", "list", world.thread).json
+    count = (world.folder / "sent").read_text(errors="replace").count(effect["key"])
+    assert count == 1, f"{count} arrivals"
+    assert effect["outcome"] in ("done", "found"), effect
+
+
 def _put_done(world: World) -> None:
     put = world.run("workflow", "put", world.folder / "pair.yaml").json
     history = world.run("workflow", "history", "pair").json
@@ -330,6 +359,7 @@ SCENARIOS = {
         Scenario("thread fork", _stepped, _always("thread", "fork", "{thread}"), _forked),
         Scenario("push", _shared, _always("push", "origin"), _pushed_done),
         Scenario("pull", _pushed, _always("pull"), _pulled, "other"),
+        Scenario("effect run", _started, _sending, _sent),
         Scenario("workflow put", _started, _always("workflow", "put", "{folder}/pair.yaml"), _put_done),
         Scenario("gc", _stepped, _always("gc"), _packed),
         Scenario("cas reindex", _stepped, _always("cas", "reindex"), _indexed),
