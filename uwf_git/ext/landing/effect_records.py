@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -121,8 +121,7 @@ class RecordedEffect(NamedTuple):
     @property
     def settlement(self) -> Settlement | None:
         """The settlement that counts: one by which it was carried out, else the newest."""
-        carried_out = (item for item in self.settlements if item.outcome in SETTLED)
-        return next(carried_out, self.settlements[-1] if self.settlements else None)
+        return min(reversed(self.settlements), key=lambda item: _rank(item.outcome), default=None)
 
     @property
     def outcome(self) -> str:
@@ -226,15 +225,20 @@ def _gathered(records: Sequence[ThreadRecord[EffectRecord]]) -> list[RecordedEff
     return list(effects.values())
 
 
-def by_key(effects: Sequence[RecordedEffect]) -> Iterator[RecordedEffect]:
-    """Yield what counts of each key, oldest first: the effect that was carried out, else one that may have been, else
-    the newest."""
-    keys = dict.fromkeys(item.effect.key for item in effects)
-    for key in keys:
-        with_key = [item for item in effects if item.effect.key == key]
-        carried_out = (item for item in with_key if item.is_settled)
-        uncertain = (item for item in with_key if item.is_uncertain)
-        yield next(carried_out, None) or next(uncertain, with_key[-1])
+def by_key(effects: Sequence[RecordedEffect]) -> list[RecordedEffect]:
+    """Return what counts of each key, in the order of their first effects: the effect that was carried out, else one
+    that may have been, else the newest."""
+    keys: dict[str, list[RecordedEffect]] = {}
+    for item in effects:
+        keys.setdefault(item.effect.key, []).append(item)
+    return [
+        min(reversed(items), key=lambda item: (_rank(item.outcome), not item.is_uncertain))
+        for items in keys.values()
+    ]
+
+
+def _rank(outcome: str) -> int:
+    return SETTLED.index(outcome) if outcome in SETTLED else len(SETTLED)
 
 
 def now(head: Head) -> int:
@@ -307,4 +311,4 @@ def listed(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
 def recorded_effects(instance: Instance, thread: ThreadId) -> list[RecordedEffect]:
     """Return a thread's effects, one for each key, oldest first. Raises NotFound, StoreDamaged."""
     instance.threads.head(thread)
-    return list(by_key(Effects(instance.store).of_thread(thread)))
+    return by_key(Effects(instance.store).of_thread(thread))

@@ -18,6 +18,7 @@ from uwf_git.ext.landing.effect_records import (
     Effects,
     RecordedEffect,
     Settlement,
+    by_key,
     key_of,
     now,
 )
@@ -116,7 +117,7 @@ class _Sending:
         return [item for item in effects if item.effect.key == self._key]
 
     def settled(self) -> Settlement | None:
-        return next((item.settlement for item in self._all if item.is_settled), None)
+        return next((item.settlement for item in by_key(self._all) if item.is_settled), None)
 
     def settle(self, send: Send, look_up: LookUp | None) -> Settlement:
         uncertain = next((item for item in self._all if item.is_uncertain), None)
