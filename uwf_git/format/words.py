@@ -21,10 +21,10 @@ THROTTLED, FAILED, TIMEOUT = CAUSES = "throttled", "failed", "timeout"
 LANGUAGES = "javascript", "python"
 PACKAGE_FORMS = "bmad", "crew"
 PULL_REQUEST, COMMENT, PUSH, COMMAND = EFFECT_KINDS = "pull request", "comment", "push", "command"
-"""What leaves a thread for the outside."""
+"""The kinds of effects on the outside."""
 DONE, FOUND, UNKNOWN = "done", "found", "unknown"
 EFFECT_OUTCOMES = DONE, FOUND, UNKNOWN, FAILED
-"""What became of it: it was carried out, a look-up showed that it had been, nobody can tell, or it was refused."""
+"""Their outcomes: carried out, found by a look-up, not known, refused."""
 
 WORDS: Mapping[str, Mapping[str, Collection[str]]] = {
     "Workflow": {

@@ -1,7 +1,7 @@
 """Records beside a thread that only grow: `refs/uwf/<kind>/<ULID>`, a commit for each. Their kinds settle as `grow`.
 
     <kind>/<hash>/README.md   the record for people
-    <kind>/<hash>/nodes/      its node, and what that adds to the thread's nodes
+    <kind>/<hash>/nodes/      its node, and the nodes that it reaches beyond the thread's
 
 A commit's last parent is the head that the record is bound to; the first of two is the record before, on this machine.
 Two sides are united by a commit with both as its parents, so that both keep their signatures.
@@ -56,7 +56,7 @@ class ThreadRecord(NamedTuple, Generic[_Content]):
 
     @property
     def order(self) -> tuple[int, int, Hash]:
-        """Sorts records: what stands on another is later, else what has the later time."""
+        """Sorts records: one that stands on another is later, else the one with the later time."""
         return self.depth, self.time, self.hash
 
 

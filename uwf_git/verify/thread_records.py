@@ -1,5 +1,5 @@
-"""Checking records beside a thread that only grow, see `store.thread_records`: where each stands, and that two sides
-are united with nothing added or lost."""
+"""Checking records beside a thread that only grow, see `store.thread_records`: the parents of each, and that two
+sides are united with nothing added or lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PlacedRecord(NamedTuple):
 
     @property
     def prev(self) -> Hash | None:
-        """The `prev` of what is recorded of its head."""
+        """The `prev` of a record that is bound to its head."""
         return self.head.row.node if self.head.row.kind == "step" else None
 
     def check_reached(
@@ -68,8 +68,8 @@ class PlacedRecord(NamedTuple):
 def place_of(
     known: Known, commit: CommitObject, node: Hash, kind: RefKind, report: Report
 ) -> PlacedRecord | Record | None:
-    """Check where a commit of a kind stands. What unites two sides is checked whole, and returned as verified. None if
-    a parent is unreadable. Raises Bad."""
+    """Check the parents and the folder of a record's commit. One that unites two sides is checked whole, and returned
+    as verified. None if a parent is unreadable. Raises Bad."""
     record, thread = kind.records[0], ("start", "step")
     word = f"{'an' if record[0] in 'aeiou' else 'a'} {record}"
     if not 1 <= len(commit.parents) <= 2:

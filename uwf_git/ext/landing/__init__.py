@@ -28,7 +28,7 @@ EXTENSION = Extension(
         Command(
             "effect",
             "uwf_git.ext.landing.tree:effect",
-            "Send something to the outside once, and list what was sent.",
+            "Send comments and other effects to the outside once.",
             "Share",
         ),
     ),

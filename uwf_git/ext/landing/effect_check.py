@@ -1,5 +1,5 @@
-"""Verifying effects: each follows from its thread, is bound to its head, and is settled after it was recorded. A check
-has its log."""
+"""Verifying effects: each follows from its thread and is bound to its head, and no settlement precedes its effect. A
+check has its log."""
 
 from __future__ import annotations
 

@@ -45,8 +45,10 @@ def _thread_of(invocation: Invocation, text: str | None) -> ThreadId:
     "uwf effect run -- gh issue comment 42 --body 'Fixed.'",
     """uwf effect run --key deploy --check 'curl -fsS "$URL/$UWF_EFFECT_KEY"' -- ./deploy""",
 )
-@click.option("--key", "name", metavar="NAME", help="Its name in the thread. Default: the command itself.")
-@click.option("--check", metavar="CMD", help="Shell command that tells whether it was carried out.")
+@click.option(
+    "--key", "name", metavar="NAME", help="Name of the effect in the thread. Default: the command itself."
+)
+@click.option("--check", metavar="CMD", help="Shell command that checks whether the effect is there.")
 @click.option(
     "--thread",
     metavar="ID",
@@ -57,16 +59,16 @@ def _thread_of(invocation: Invocation, text: str | None) -> ThreadId:
 def run(
     invocation: Invocation, name: str | None, check: str | None, thread: str | None, argv: tuple[str, ...]
 ) -> None:
-    """Run a command that sends something to the outside, once for the thread.
+    """Run a command with an effect on the outside, once for the thread.
 
-    It is recorded before it is run. Called again, with the same name, it is not run again: what is recorded is
-    printed. COMMAND and CMD get the key as UWF_EFFECT_KEY, to put where it goes or to look for it there; COMMAND has
-    no standard input. Its last line is recorded as the reference, such as the address of a comment. If it fails, it
-    may be run again.
+    The effect is recorded before COMMAND runs. Called again with the same name, COMMAND doesn't run: the recorded
+    outcome is printed. COMMAND and CMD get the effect's key as UWF_EFFECT_KEY, to send it along and to look for it.
+    COMMAND has no standard input. Its last line is recorded as the reference, such as the address of a comment. If
+    it fails, it may be run again.
 
-    CMD says before each run whether COMMAND was carried out: 0 if it was, with the reference as its last line, 1 if
-    surely not, else nobody knows. Without CMD, nobody knows of a command that was killed: the status is 125, and it
-    isn't run again.
+    CMD is asked before each run: it exits with 0 if the effect is there, and prints the reference as its last line,
+    with 1 if it surely isn't, else it is not known. Without CMD, the effect of a killed command is not known: it isn't
+    run again, and the status is 125.
     """
     from uwf_git.ext.landing.effects import Sending, once
 
@@ -115,12 +117,12 @@ def _sent(argv: tuple[str, ...], key: str, look: Any) -> str:
         return str(reference)
     if done.returncode < 0 and look is None:
         raise Undecided(
-            f"{program} was killed by signal {-done.returncode}, and nobody can tell what it has done",
-            "look yourself, and repeat with --check true if it is there, --check false if it is not",
+            f"it is not known what {program} did before signal {-done.returncode} killed it",
+            "look for it, and repeat with --check true if it is there, --check false if it is not",
         )
     raise Declined(
         f"{program} failed with status {done.returncode}",
-        "it counts as not carried out, and may be repeated; --check CMD tells for certain",
+        "it counts as not carried out: repeat it, with --check CMD to be certain",
     )
 
 
@@ -163,12 +165,11 @@ def _reference(output: bytes) -> str:
 @command("uwf effect list", "uwf effect list 01JK7M")
 @click.argument("thread", metavar="[ID]", required=False, shell_complete=completers.complete_thread)
 def list_(invocation: Invocation, thread: str | None) -> None:
-    """List what a thread has sent to the outside, and the checks before it, oldest first. The default is the thread of
-    the step.
+    """List a thread's effects on the outside, and the checks before them, oldest first. Default: the step's thread.
 
-    The outcome is done, found if a look-up showed that it was there, failed, unknown, or open: it was begun, and not
-    settled. What is unknown or open is looked up before it is sent again. A check has passed or failed; its reference
-    is the node with its log: uwf cas get NODE.
+    The outcome is done; found, if a look-up found the effect at the other side; failed; unknown; or open, without a
+    record of the outcome. Unknown and open effects are looked up before they are sent again. A check has passed or
+    failed; its reference is the node with its log: uwf cas get NODE.
     """
     from uwf_git.ext.landing.effect_records import listed
 
@@ -185,6 +186,6 @@ _LIST = Table(
     "outcome",
     ("reference", lambda effect: effect["reference"] or effect["reason"]),
     ("what", _what),
-    empty="nothing was sent",
+    empty="no effect",
     free=-1,
 )

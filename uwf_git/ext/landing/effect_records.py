@@ -1,8 +1,7 @@
-"""Effects: what a thread sends to the outside, recorded before it is sent, at `refs/uwf/effects/<ULID>`.
+"""Effects of a thread on the outside, recorded before they are sent, at `refs/uwf/effects/<ULID>`.
 
-An Effect says what is about to be sent, a Settlement what became of it. An effect without one is open: nobody has
-recorded yet whether it was carried out. A Check is what a command came to on a commit that was to be sent. All are
-records beside the thread, see `store.thread_records`:
+A Settlement has the outcome of an Effect. An effect without one is open: it may have been carried out. A Check is the
+result of a command on a commit that was to be sent. All are records beside the thread, see `store.thread_records`:
 
     effects/<hash>/{README.md,nodes/}  an Effect, a Settlement or a Check, which has its log as a Text
 
@@ -48,7 +47,7 @@ from uwf_git.plugin import (
 OPEN = "open"
 """The outcome of an effect without a settlement. No node has it."""
 SETTLED = (words.DONE, words.FOUND)
-"""The outcomes after which nothing is sent any more."""
+"""The outcomes after which no effect with the key is sent."""
 
 
 class Effect(NamedTuple):
@@ -69,7 +68,7 @@ class Effect(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """A Settlement node: `outcome` is one of EFFECT_OUTCOMES, `reference` what the other side calls what was sent, such
+    """A Settlement node: `outcome` is one of EFFECT_OUTCOMES, `reference` the other side's name for the effect, such
     as an address or a number; `at` is in Unix seconds."""
 
     effect: Hash
@@ -133,8 +132,8 @@ class RecordedEffect(NamedTuple):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether it may have been carried out, though nobody has recorded that. One that was unknown once stays so:
-        what another machine records later as failed may be of its own attempt."""
+        """Whether it may have been carried out without a record of that. One that was unknown once stays so: a later
+        failure may be that of another machine's attempt."""
         unknown = any(item.outcome == words.UNKNOWN for item in self.settlements)
         return not self.is_settled and (unknown or not self.settlements)
 
@@ -226,7 +225,7 @@ def _gathered(records: Sequence[ThreadRecord[EffectRecord]]) -> list[RecordedEff
 
 
 def by_key(effects: Sequence[RecordedEffect]) -> list[RecordedEffect]:
-    """Return what counts of each key, in the order of their first effects: the effect that was carried out, else one
+    """Return the effect that counts of each key, in the order of their first ones: one that was carried out, else one
     that may have been, else the newest."""
     keys: dict[str, list[RecordedEffect]] = {}
     for item in effects:
@@ -242,7 +241,7 @@ def _rank(outcome: str) -> int:
 
 
 def now(head: Head) -> int:
-    """Return the time of what is recorded now at a head, whose clock may be ahead."""
+    """Return the time of a record that is made now at a head, whose clock may be ahead."""
     return max(int(time.time()), head.row.time)
 
 
@@ -256,7 +255,7 @@ def page_and_message(node: Hash, content: EffectRecord) -> tuple[bytes, str]:
             ("to", markdown.inline(content.target)),
             ("name", markdown.inline(content.name)),
             ("text", markdown.inline(content.text)),
-            ("SHA-256 of what is sent", markdown.code(content.sha256)),
+            ("SHA-256", markdown.code(content.sha256)),
         ]
     elif isinstance(content, Check):
         command = shlex.join(content.command)

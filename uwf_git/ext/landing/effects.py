@@ -1,7 +1,7 @@
-"""Sending something to the outside once: it is recorded before it is sent, and settled afterwards.
+"""Sending an effect to the outside once: it is recorded before it is sent, and settled afterwards.
 
-A process may be killed between the two. So what is open is looked up at the other side by its key before anything is
-sent again, and if nobody can tell, that is recorded, and a person is asked.
+A process may be killed between the two. So an open effect is looked up at the other side by its key before it is sent
+again. If that doesn't tell, it is recorded as unknown, and a person is asked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LONGEST = 2000
 
 
 class Sending(NamedTuple):
-    """What is to be sent: its `kind`, one of EFFECT_KINDS; its `target`, such as the address of a repository or an
+    """An effect to be sent: its `kind`, one of EFFECT_KINDS; its `target`, such as the address of a repository or an
     issue, without credentials; its `name` among the thread's effects of that kind and target, such as `summary` or
     `answer to 1234`; the `content`, and a `text` for lists."""
 
@@ -55,22 +55,23 @@ class Sending(NamedTuple):
 
 
 Send = Callable[[str], str]
-"""Sends, with the key, and returns the reference. It raises Declined only if the other side surely did nothing."""
+"""Sends an effect with its key, and returns the reference. It raises Declined only if the other side surely did
+nothing."""
 LookUp = Callable[[str], str | None]
-"""Returns the reference of what this user has sent with a key, None if it surely isn't there, and raises UwfError if
-that can't be told."""
+"""Returns the reference of this user's effect with a key, None if it surely isn't there. Raises UwfError if that is not
+known."""
 
 
 def once(
     instance: Instance, thread: ThreadId, sending: Sending, send: Send, look_up: LookUp | None = None
 ) -> Settlement:
-    """Send something unless it was sent, and return its settlement as done or found.
+    """Send an effect unless it was sent, and return its settlement as done or found.
 
-    The other side is asked first, by `look_up`, if anything may have been sent before, here or on another machine.
-    Effects of the thread's forks on this machine count, since they have the same keys. What raises Declined is
-    settled as failed, and may be tried again; what raises anything else stays open. Waits for another process here
-    that sends the same. Moves `refs/uwf/effects/<ULID>`. Raises Undecided if nobody can tell, Usage if a command's
-    key was used for another, and what `send` raises.
+    The other side is asked first, by `look_up`, since another machine may have sent it. Effects of the thread's forks
+    on this machine count, since they have the same keys. If `send` raises Declined, the effect is settled as failed,
+    and may be sent again; after any other exception it stays open. Waits for another process here with the same
+    effect. Moves `refs/uwf/effects/<ULID>`. Raises Undecided if it is not known whether an earlier one was carried
+    out, Usage if the key is another command's, RequirementUnmet, RolledBack, and as `send` does.
     """
     store = instance.store
     head = instance.threads.head(thread)
@@ -95,7 +96,7 @@ def record(instance: Instance, head: Head, content: EffectRecord) -> Hash:
 
 
 class _Sending:
-    """The sending of one thing, whose key this process holds."""
+    """The sending of one effect, whose key this process holds."""
 
     def __init__(self, instance: Instance, thread: ThreadId, start: Hash, key: str, sending: Sending) -> None:
         self._instance = instance
@@ -135,7 +136,7 @@ class _Sending:
         return self._settled_as(effect, words.DONE, reference)
 
     def _look(self, look_up: LookUp | None, uncertain: bool) -> str | None:
-        why = "nothing here can look it up"
+        why = "no look-up was given"
         if look_up is not None:
             try:
                 return look_up(self._key)
@@ -144,11 +145,11 @@ class _Sending:
         kind, thread = self._sending.kind, self._thread
         what = f"{kind} {self._sending.name!r} of thread {thread}"
         if not uncertain:
-            raise Undecided(f"{what}: nobody can tell whether it was sent before: {why}", "repeat")
+            raise Undecided(f"it is not known whether {what} was sent before: {why}", "repeat")
         for item in self._own:
             if item.outcome == OPEN:
                 self._settled_as(item.hash, words.UNKNOWN, reason=why)
-        raise Undecided(f"{what} was begun, and nobody can tell whether it was carried out: {why}", _LOOK)
+        raise Undecided(f"it is not known whether {what}, which was begun, was carried out: {why}", _LOOK)
 
     def _begun(self) -> Hash:
         """Return this thread's effect to settle, recorded now unless one of the same content is open."""
@@ -165,7 +166,7 @@ class _Sending:
             self._sha256,
             now(head),
             sending.target,
-            self._clean(sending.text, "what is sent"),
+            self._clean(sending.text, "the text of an effect"),
         )
         return record(self._instance, head, effect)
 
@@ -175,8 +176,8 @@ class _Sending:
             effect,
             outcome,
             now(head),
-            self._clean(reference, "the reference of what was sent"),
-            self._clean(reason, "the reason"),
+            self._clean(reference, "the reference of an effect"),
+            self._clean(reason, "the reason of an outcome"),
         )
         record(self._instance, head, settlement)
         return settlement
@@ -188,4 +189,4 @@ class _Sending:
         return one_line(self._instance.without_secrets(text, what), LONGEST)
 
 
-_LOOK = "look yourself, and repeat with --check true if it is there, --check false if it is not"
+_LOOK = "look for it, and repeat with --check true if it is there, --check false if it is not"

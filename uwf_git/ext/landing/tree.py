@@ -8,9 +8,9 @@ effect = command_group(
     "uwf_git.ext.landing",
     "effect",
     {
-        "run": ("effect_command", "Run a command that sends something, once."),
-        "list": ("effect_command", "List what a thread has sent."),
+        "run": ("effect_command", "Run a command with an effect on the outside, once."),
+        "list": ("effect_command", "List a thread's effects."),
     },
     examples=("uwf effect run -- gh issue comment 42 --body 'Fixed.'", "uwf effect list"),
-    help="Send something to the outside once, and list what was sent.",
+    help="Send comments, pull requests and other effects to the outside once.",
 )
