@@ -71,14 +71,17 @@ def read_file(name: str, what: str) -> str:
         raise unreadable(name, error) from None
 
 
-def read_prompt(text: str | None, file: str | None) -> str:
-    """Return the prompt of -p or --prompt-file. Raises Usage if missing, and what reading raises."""
+def read_prompt(text: str | None, file: str | None, issue: str | None = None) -> str:
+    """Return the prompt of -p or --prompt-file, "" without one for an issue. Raises Usage if missing, and what
+    reading raises."""
     if text is not None and file is not None:
         raise Usage("-p and --prompt-file exclude each other", "give one of them")
     if text == STDIN:
         text = read_stdin("prompt")
     elif file is not None:
         text = read_file(file, "prompt")
+    if text is None and issue is not None:
+        return ""
     if text is None:
         raise Usage("there is no prompt", "give one with -p TEXT, --prompt-file FILE, or -p - to pipe it in")
     if not text.strip():

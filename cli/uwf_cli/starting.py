@@ -43,9 +43,10 @@ def begin(
     persona: str | None = None,
     to_run: bool = False,
     is_ready: Callable[[Cast], None] | None = None,
+    issue: str | None = None,
 ) -> StartedThread:
     """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
-    `persona` names the default speaker; `is_ready` may raise."""
+    `persona` names the default speaker; `is_ready` may raise. An `issue`, by its URL or number, is read last."""
     from uwf_git.api.start import Version, start
     from uwf_git.api.workflows import speaker_of, version_of
 
@@ -54,6 +55,10 @@ def begin(
     what = what._replace(persona=speaker_of(resolved_workflow, persona), place=what.place or Path.cwd())
     if is_ready is not None:
         is_ready(what.cast(resolved_workflow.workflow))
+    if issue is not None:
+        from uwf_git.api.issue import read_issue
+
+        what = what._replace(issue=read_issue(instance, issue, what.where or Path.cwd()))
     version = Version(
         version_of(instance, resolved_workflow), resolved_workflow.hash, resolved_workflow.workflow
     )

@@ -63,6 +63,7 @@ def test_an_issue_is_told_by_the_url_of_its_page(
     forge, path = address.repository
     assert ((forge.kind, forge.api, path), address.number) == (expected, 42)
     assert "s3cret" not in str(address)
+    assert parse_issue(address.url, config) == address
 
 
 @pytest.mark.parametrize(

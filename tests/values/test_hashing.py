@@ -168,6 +168,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Bundle": "72JDKH3Z3AHDA",
         "Result": "D4N65S95CBY8P",
         "StartNode": "8R6Z0B1ZGMPY5",
+        "IssueStart": "EK6YB0EA49XFV",
         "Fork": "46HNQXN2BXGD8",
         "Join": "29KRD48F4QD6G",
         "StepNode": "2VPBA58TEM5G7",

@@ -54,8 +54,8 @@ def fork_with(instance: Instance, thread: ThreadId, version: Version) -> Fork:
     instance.store.before_record(NewRecord(THREADS, version.workflow.name, (STARTS,), version.commit))
     new_thread = new_thread_id()
     origin = ThreadOrigin(head.node, 0, EDITED, None)
-    prompt, budget = history.start.prompt, history.start.budget
-    node = Start(version.node, prompt, budget, call=origin).typed_payload()
+    before = history.start
+    node = Start(version.node, before.prompt, before.budget, call=origin, issue=before.issue).typed_payload()
     instance.threads.begin_at(new_thread, version.commit, head.commit, node)
     folder = instance.folders.recall(thread)
     if folder is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.text import with_closed_fence
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, ThreadId
@@ -15,6 +16,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.workspaces.options import SHARED, WorkspaceOption
 
 if TYPE_CHECKING:
+    from uwf_git.api.issue import IssueText
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.kinds import Workflow
@@ -28,7 +30,8 @@ class Start(NamedTuple):
     """The input of a thread. `budget` is by the names of `format.amounts`; `agent` overrides the
     configuration. `max_rounds` is for code workflows. For crews, `persona` is the default speaker's id,
     `data` a menu's file, and `origin` the head of the conversation before. `workspace` says where its agents
-    work; without one it is chosen for the folder `place` in which the thread is started, None for no choice."""
+    work; without one it is chosen for the folder `place` in which the thread is started, None for no choice. The text
+    of an `issue` follows the prompt, which may be empty then."""
 
     prompt: str
     budget: Mapping[str, float] = {}
@@ -40,6 +43,7 @@ class Start(NamedTuple):
     origin: Oid | None = None
     workspace: WorkspaceOption | None = None
     place: Path | None = None
+    issue: IssueText | None = None
 
     def cast(self, workflow: Workflow) -> Cast:
         return Cast(workflow, self.persona)
@@ -73,7 +77,11 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
     unenforceable cost limit. Raises what `workspaces.choice.choose` raises."""
     chosen = _chosen(instance, version.workflow, what)
     prompt = clean_prompt(instance, what.prompt, "the prompt")
-    node = StartNode(version.node, prompt, what.budget, what.max_rounds, what.persona, what.data)
+    issue = None
+    if what.issue is not None:
+        issue, text = what.issue
+        prompt = f"{with_closed_fence(prompt.rstrip())}\n\n{text}" if prompt.strip() else text
+    node = StartNode(version.node, prompt, what.budget, what.max_rounds, what.persona, what.data, issue=issue)
     projects = instance.threads.projects
     project = "" if what.origin is not None else projects.label_at(what.cwd or what.place or Path.cwd())
     thread = instance.threads.start(version.commit, node, what.origin, project)

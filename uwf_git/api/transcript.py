@@ -80,6 +80,7 @@ class Transcript:
             "workflow": self._name,
             **({"census": census.as_json()} if census is not None else {}),
             "prompt": self._start.prompt,
+            **({"issue": self._start.issue.value()} if self._start.issue is not None else {}),
             "omitted": self._omitted,
             "steps": [
                 {

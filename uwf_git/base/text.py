@@ -12,6 +12,7 @@ _ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
+_FENCE = r" {0,3}(`{3,}|~{3,})(.*)"
 _UNSEEN = rf"{_STEERING}|[\x00-\x08\x0b-\x1f\x7f]"
 
 
@@ -160,6 +161,18 @@ def fenced(text: str, language: str = "") -> str:
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
+
+
+def with_closed_fence(text: str) -> str:
+    """Return a text with an end for a code block of it that has none."""
+    fence = ""
+    for line in text.split("\n"):
+        if mark := re.fullmatch(_FENCE, line.rstrip()):
+            if not fence:
+                fence = mark[1] if mark[1][0] == "~" or "`" not in mark[2] else ""
+            elif mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+    return f"{text}\n{fence}" if fence else text
 
 
 def encodable(text: str) -> str:

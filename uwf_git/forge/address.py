@@ -31,11 +31,12 @@ _ISSUES = {
 
 class Forge(NamedTuple):
     """A forge. `kind` is one of KINDS; `host` has the port, if it is not the scheme's; `api` is the address of its
-    REST API."""
+    REST API, and `pages` that of its pages, "" if it is not known."""
 
     kind: str
     host: str
     api: str
+    pages: str = ""
 
 
 class ForgeRepository(NamedTuple):
@@ -56,6 +57,12 @@ class IssueAddress(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.repository}#{self.number}"
+
+    @property
+    def url(self) -> str:
+        """The address of its page."""
+        forge, path = self.repository
+        return f"{forge.pages}/{path}/{'-/' if forge.kind == GITLAB else ''}issues/{self.number}"
 
 
 def parse_repository(url: str, config: Config) -> ForgeRepository:
@@ -107,14 +114,16 @@ def _repository(location: Location, config: Config) -> ForgeRepository:
     if api is not None:
         # A server below a folder of its host has its API there too.
         folder = urlsplit(api).path.strip("/").removesuffix(_VERSIONS[location.kind]).strip("/")
-        path = path.removeprefix(f"{folder}/") if folder else path
+        if folder:
+            server, path = f"{server}/{folder}", path.removeprefix(f"{folder}/")
     elif location.kind in (FORGEJO, GITEA) and path.count("/") > 1:
         folder, *owned = path.rsplit("/", 2)
         server, path = f"{server}/{folder}", "/".join(owned)
     least, most = 2, 20 if location.kind == GITLAB else 2
     if not is_repository_path(path) or not least <= len(path.split("/")) <= most:
         raise Invalid(f"{host}/{one_line(path, 80)} is not a repository", "its path is OWNER/NAME")
-    return ForgeRepository(Forge(location.kind, host, api or _api(location.kind, server, host)), path)
+    forge = Forge(location.kind, host, api or _api(location.kind, server, host), server)
+    return ForgeRepository(forge, path)
 
 
 def _api(kind: str, server: str, host: str) -> str:

@@ -77,9 +77,11 @@ class Change(NamedTuple):
 
 
 def read_comment(kind: str, row: Mapping[str, Any]) -> Comment | None:
-    """Return a comment, None for what is none: events are notes of the system, on GitLab."""
+    """Return a comment, None for what is none. GitLab's notes may be of its system, or for members alone."""
     number, body = row.get("id"), row.get("body")
     if not isinstance(number, int) or not isinstance(body, str) or row.get("system"):
+        return None
+    if row.get("internal") is True or row.get("confidential") is True:
         return None
     author = _author(kind, row)
     return Comment(number, author.login, body, author.is_bot, _text(row, "created_at"))

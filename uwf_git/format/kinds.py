@@ -18,6 +18,7 @@ from uwf_git.format.types import (
     CREW_DEFINITION,
     DEFINITIONS,
     DETAIL,
+    ISSUE_START,
     PERSON,
     RESUME,
     START,
@@ -238,11 +239,38 @@ class Workflow(NamedTuple):
         return DEFINITIONS[None if self.code is None else self.code.language]
 
 
+class StartIssue(NamedTuple):
+    """The issue that a thread's task is: `author` is a login, `read_at` in Unix seconds. Its text is that of the
+    prompt's last `length` characters, and `sha256` the digest of it in UTF-8."""
+
+    url: str
+    number: int
+    title: str
+    author: str
+    labels: tuple[str, ...]
+    read_at: int
+    length: int
+    sha256: str
+
+    def value(self) -> dict[str, Any]:
+        """Return the ISSUE_FIELDS, which templates and conditions have of it."""
+        return {
+            "url": self.url,
+            "number": self.number,
+            "title": self.title,
+            "author": self.author,
+            "labels": [*self.labels],
+        }
+
+
+ISSUE_FIELDS = "url", "number", "title", "author", "labels"
+
+
 class Start(NamedTuple):
     """A StartNode. `budget` is this thread's own; `max_rounds` is for code workflows. In a crew, `persona` is
     the default's id, and `data` a file from the menu: `path`, `format` (json, yaml, csv, xml or text), the
     beginning of its `text`, and `size` in bytes. `branch` is set if the thread is a branch of another, `call` if
-    it is a call of code, or a run of edited code."""
+    it is a call of code, or a run of edited code. `issue` is set if the prompt ends with an issue's text."""
 
     workflow: Hash
     prompt: str
@@ -252,6 +280,14 @@ class Start(NamedTuple):
     data: Mapping[str, Any] | None = None
     branch: ThreadOrigin | None = None
     call: ThreadOrigin | None = None
+    issue: StartIssue | None = None
+
+    @property
+    def heading(self) -> str:
+        """The text whose first line names the thread: the prompt, or the title of an issue that is all of it."""
+        if self.issue is None or self.issue.length < len(self.prompt):
+            return self.prompt
+        return f"{one_line(self.issue.title, 80)} (#{self.issue.number})"
 
     @property
     def has_parts(self) -> bool:
@@ -260,7 +296,8 @@ class Start(NamedTuple):
 
     def typed_payload(self) -> tuple[Hash, Any]:
         """Return the type and payload of its node."""
-        return STARTNODE, to_payload(self._replace(branch=self.branch or self.call, call=None))
+        type_hash = STARTNODE if self.issue is None else ISSUE_START
+        return type_hash, to_payload(self._replace(branch=self.branch or self.call, call=None))
 
 
 class Step(NamedTuple):
@@ -520,7 +557,7 @@ def schema_of_role(role: Any) -> Hash:
 
 def parse_start(payload: Any) -> Start:
     """Parse a StartNode's payload. Raises Invalid."""
-    may_have = {"budget", "maxRounds", "persona", "data", "branch"}
+    may_have = {"budget", "maxRounds", "persona", "data", "branch", "issue"}
     if (
         not isinstance(payload, dict)
         or payload.keys() - may_have != {"workflow", "prompt"}
@@ -531,15 +568,30 @@ def parse_start(payload: Any) -> Start:
         or not isinstance(payload.get("persona", ""), str)
         or not isinstance(payload.get("data", {}), dict)
         or not isinstance(payload.get("branch", {}), dict)
+        or not ("issue" not in payload or _is_issue(payload["issue"]))
     ):
         raise Invalid(
             "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona,"
-            " data, branch"
+            " data, branch, issue"
         )
     branch = parse_origin(payload["branch"]) if "branch" in payload else None
     is_call = branch is not None and branch.name in (CALL, EDITED)
     origins = {"branch": None if is_call else branch, "call": branch if is_call else None}
-    return from_payload(Start, payload, **origins)
+    issue = from_payload(StartIssue, payload["issue"]) if "issue" in payload else None
+    return from_payload(Start, payload, **origins, issue=issue)
+
+
+_OF_ISSUES = {**dict.fromkeys(("number", "readAt", "length"), int), "labels": list}
+_OF_ISSUES |= dict.fromkeys(("url", "title", "author", "sha256"), str)
+
+
+def _is_issue(payload: Any) -> bool:
+    return (
+        isinstance(payload, dict)
+        and payload.keys() == _OF_ISSUES.keys()
+        and all(type(payload[key]) is kind for key, kind in _OF_ISSUES.items())
+        and all(isinstance(label, str) for label in payload["labels"])
+    )
 
 
 _OF_STEPS = frozenset(Step._fields)

@@ -350,19 +350,16 @@ _BRANCH = record(
         "until?": described(STRINGS, "An edge to one of these roles ends it."),
     },
 )
-STARTNODE = node_type(
-    "8R6Z0B1ZGMPY5",
-    "StartNode",
-    {
-        "workflow": REF,
-        "prompt": STRING,
-        "budget?": BUDGET,
-        "maxRounds?": POSITIVE,
-        "persona?": described(STRING, "Who does what a crew's workflow leaves to nobody in particular."),
-        "data?": _DATA,
-        "branch?": _BRANCH,
-    },
-)
+_START = {
+    "workflow": REF,
+    "prompt": STRING,
+    "budget?": BUDGET,
+    "maxRounds?": POSITIVE,
+    "persona?": described(STRING, "Who does what a crew's workflow leaves to nobody in particular."),
+    "data?": _DATA,
+    "branch?": _BRANCH,
+}
+STARTNODE = node_type("8R6Z0B1ZGMPY5", "StartNode", _START)
 FORK_OUTPUT = node_type(
     "46HNQXN2BXGD8",
     "Fork",
@@ -507,6 +504,27 @@ CACHING_DETAIL = node_type("54TM0CQRMKBY1", "CachingDetail", {**_DETAIL, "usage"
 _IDENTITY = record("Identity", {"name": STRING, "email": described(STRING, "As git's user.email has it.")})
 _MOMENT = {**COUNT, "maximum": 1 << 40, "description": "Unix seconds."}
 _DIGEST = {**STRING, "pattern": SHA256}
+ISSUE_START = node_type(
+    "EK6YB0EA49XFV",
+    "IssueStart",
+    {
+        **_START,
+        "issue": record(
+            "Issue",
+            {
+                "url": described(STRING, "Its page."),
+                "number": POSITIVE,
+                "title": STRING,
+                "author": described(STRING, "The login."),
+                "labels": STRINGS,
+                "readAt": _MOMENT,
+                "length": described(POSITIVE, "In characters: with as many of its text the prompt ends."),
+                "sha256": described(_DIGEST, "Of that text, in UTF-8."),
+            },
+        ),
+    },
+)
+"""The start of a thread whose task is an issue of a forge, as it was when it was read."""
 APPROVAL = node_type(
     "BM5VV1V69H1YY",
     "Approval",
@@ -623,7 +641,7 @@ Kind = Literal[
 _KINDS: dict[Kind, frozenset[Hash]] = {
     "workflow": frozenset({WORKFLOW, CODE}),
     "crew": frozenset({CREW}),
-    "start": frozenset({STARTNODE}),
+    "start": frozenset({STARTNODE, ISSUE_START}),
     "step": frozenset({STEPNODE}),
     "detail": frozenset({DETAIL, CACHING_DETAIL}),
     "approval": frozenset({APPROVAL}),
@@ -633,11 +651,15 @@ _KINDS: dict[Kind, frozenset[Hash]] = {
     "session": frozenset({SESSION}),
     "text": frozenset({TEXT}),
 }
-_LATER = CACHING_TURN, CACHING_DETAIL
+_LATER = CACHING_TURN, CACHING_DETAIL, ISSUE_START
 OF_THREADS = tuple(node for node in BUILTIN.core if node not in _LATER)
 """The built-in types that every version of a workflow has in its tree. Later types stand beside the steps that use
 them, so that an equal definition keeps its tree."""
 LIMITED, HAS_CAST, FANS_OUT, WITH_PEOPLE, OF_BRANCH = "limited", "crew", "fans-out", "people", "branch"
+_OF_START: dict[str, Callable[[Any], bool]] = {
+    LIMITED: lambda payload: "budget" in payload or "branch" in payload,  # a branch has those of its thread
+    OF_BRANCH: lambda payload: "branch" in payload,
+}
 _TRAITS: dict[Hash, dict[str, Callable[[Any], bool]]] = {
     WORKFLOW: {
         LIMITED: lambda payload: "budget" in payload,
@@ -646,12 +668,8 @@ _TRAITS: dict[Hash, dict[str, Callable[[Any], bool]]] = {
         WITH_PEOPLE: lambda payload: any("human" in role for role in payload["roles"].values()),
     },
     CODE: {LIMITED: lambda payload: "budget" in payload},
-    STARTNODE: {
-        LIMITED: lambda payload: (
-            "budget" in payload or "branch" in payload
-        ),  # a branch has those of its thread
-        OF_BRANCH: lambda payload: "branch" in payload,
-    },
+    STARTNODE: _OF_START,
+    ISSUE_START: _OF_START,
 }
 
 

@@ -132,7 +132,7 @@ def start_row(
     row: CommitRow, start: Start, name: str, author: str, project: str = "", origin: CommitRow | None = None
 ) -> CommitRow:
     """Return the row of a commit that starts a thread, in the project that it names, else in that of its `origin`."""
-    title, of = title_of(start.prompt), project or (origin.project if origin is not None else None)
+    title, of = title_of(start.heading), project or (origin.project if origin is not None else None)
     return row._replace(
         start=row.node, workflow=start.workflow, name=name, title=title, author=author, project=of
     )

@@ -269,12 +269,12 @@ PROJECT_TRAILER = "Uwf-Project"
 
 
 def start_message(
-    workflow: str, prompt: str, node: Hash, thread: ThreadId | None = None, project: str = ""
+    workflow: str, heading: str, node: Hash, thread: ThreadId | None = None, project: str = ""
 ) -> str:
-    """Return the message of a thread's start: workflow and first line of the prompt. It names the thread, so that no
+    """Return the message of a thread's start: workflow and first line of its heading. It names the thread, so that no
     two begin with the same commit unless one is a fork of the other, and its project, as `Project.label`; an
     imported thread's start names neither."""
-    first = next((line for line in prompt.splitlines() if line.strip()), "start")
+    first = next((line for line in heading.splitlines() if line.strip()), "start")
     trailers = {"Uwf-Start": node, THREAD_TRAILER: thread or "", PROJECT_TRAILER: project}
     return message(f"start {workflow}: {first}", trailers)
 

@@ -449,20 +449,19 @@ class Threads(Histories):
         from uwf_git.store import pages
 
         start = self._store.start(node)
-        prompt = start.prompt
         row = self._store.index_commit(version)
         tree = self._repository.root(version)
         inside = self._repository.write_folder(
             {
-                "README.md": pages.start_readme(prompt),
+                "README.md": pages.start_readme(start.prompt),
                 layout.node_file(node): self._store.blob_of(node),
             }
         )
-        readme = self._repository.write_blob(pages.first_thread_page(title_of(prompt), row.name or ""))
+        readme = self._repository.write_blob(pages.first_thread_page(title_of(start.heading), row.name or ""))
         tree = self._repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
-        text = layout.start_message(row.name or "", prompt, node, thread, project)
+        text = layout.start_message(row.name or "", start.heading, node, thread, project)
         is_call = start.call is not None and start.call.is_call
         if origin is not None and (start.branch is not None or is_call):
             stamp = stamp or self._stamp_after((origin,))

@@ -42,6 +42,7 @@ CODES = {
     "after-end": "a step where the workflow had ended",
     "wrong-persona": "a start in which nobody of the crew speaks, or one of a crew where the workflow is of none",
     "wrong-data": "a start with a file that no menu brings along: its path, format, size or text",
+    "wrong-issue": "a start whose prompt doesn't end with the issue's text of which it has the digest",
     "no-decision": "the workflow cannot say who goes next, so nobody can have",
     "wrong-output": "an output of a type that its role does not answer with",
     "wrong-detail": "a detail whose instruction, context or remark is not what the history gives",

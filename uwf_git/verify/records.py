@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from hashlib import sha256
 
 from uwf_git.engine.census import calls_in
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     Start,
+    StartIssue,
     answer_in,
     parse_attempt,
     parse_detail,
@@ -128,6 +130,8 @@ class Records:
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         _check_start_parts(self._known, version, payload, report)
+        if payload.issue is not None:
+            _check_issue(payload.prompt, payload.issue, report)
         if payload.call is not None:
             self.calls.check_start(commit, payload, payload.call, report)
         elif payload.branch is None:
@@ -135,11 +139,11 @@ class Records:
         else:
             self.fan_outs.check_start(commit, version, node, payload, start, report)
         name = self._known.name_of(version)
-        top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
+        top, title = files_of(self._known.objects, commit.tree), title_of(payload.heading)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
         self._known.page(files, "start/", report, lambda: pages.start_readme(payload.prompt))
         thread, project = layout.thread_named(commit.message), layout.project_named(commit.message)
-        text = layout.start_message(name, payload.prompt, node, thread, project)
+        text = layout.start_message(name, payload.heading, node, thread, project)
         self._known.message(commit, report, text)
         self._known.starts[node] = payload
         row = start_row(_row(commit, "start", node), payload, name, commit.author, project)
@@ -312,6 +316,17 @@ def _check_start_parts(known: Known, version: Record, start: Start, report: Repo
             report(code, problem)
     elif start.has_parts:
         report("wrong-persona", f"the StartNode is a crew's, and {workflow.name} is of no crew")
+
+
+def _check_issue(prompt: str, issue: StartIssue, report: Report) -> None:
+    """Report an issue's text that isn't the one that the start names by its digest."""
+    task, text = prompt[: -issue.length], prompt[-issue.length :]
+    if (
+        len(text) != issue.length
+        or sha256(text.encode("utf-8")).hexdigest() != issue.sha256
+        or not (task.endswith("\n\n") or not task)
+    ):
+        report("wrong-issue", f"the prompt doesn't end with the text of issue {issue.number} that was read")
 
 
 def _included(objects: Objects, tree: bytes, path: str) -> bytes | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.format.endings import AT_JOIN
-from uwf_git.format.kinds import CONTENT, TIMESTAMP
+from uwf_git.format.kinds import CONTENT, ISSUE_FIELDS, TIMESTAMP
 from uwf_git.format.shape import MOST_VARIANTS, choices, resolve, types, variants_of
 from uwf_git.format.statuses import SUSPEND
 from uwf_git.format.types import FORK, JOIN, USER
@@ -66,7 +66,10 @@ def history(
     steps += [_step(role, {"type": "object", "properties": question}) for role in roles]
     steps.append(_step(USER, {"type": "object", "properties": {"answer": _A_TEXT}}))
     own = {"workflow": _A_TEXT, "prompt": _A_TEXT, "index": {"type": "integer"}, "item": {}}
+    issue: dict[str, Any] = {**dict.fromkeys(ISSUE_FIELDS, _A_TEXT), "number": {"type": "integer"}}
+    issue["labels"] = {"type": "array", "items": _A_TEXT}
     seen: dict[str, Any] = {"start": {"type": "object", "properties": own}}
+    seen["issue"] = {"type": "object", "properties": issue}
     joined: list[Any] = []
     for name, ending in joins.items():
         branches = [

@@ -15,7 +15,7 @@ from uwf_git.format.document import InvalidYaml
 from uwf_git.format.edges import ASK, ON_CONFLICT
 from uwf_git.format.fan_out import DEEPEST
 from uwf_git.format.findings import Finding, Findings
-from uwf_git.format.kinds import BODY
+from uwf_git.format.kinds import BODY, ISSUE_FIELDS
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
 from uwf_git.format.statuses import DEFAULT_STATUS, SUSPEND
@@ -382,6 +382,8 @@ class _Checker:
         known = (*_START_VARIABLES, *_START_OF_BRANCH)
         if not variable or (variable[0] == "start" and (len(variable) == 1 or variable[1] in known)):
             return True
+        if self._is_of_issue(source, edge, variable):
+            return True
         if variable[0] in self._item_names(source, edge):
             return True
         if source in self._joins:
@@ -391,6 +393,13 @@ class _Checker:
         answers = self._answers.get(source)
         # Without a schema that could be read, its own finding says enough.
         return variable == (BODY,) or answers is None or answers.has(variable, edge.status)
+
+    def _is_of_issue(self, source: str, edge: DraftEdge, variable: tuple[str, ...]) -> bool:
+        """Return whether a variable is of the issue that a thread may start with: a field of its name hides it."""
+        if variable[0] != "issue" or (len(variable) > 1 and variable[1] not in ISSUE_FIELDS):
+            return False
+        answers = self._answers.get(source)
+        return answers is None or not answers.has(variable[:1], edge.status)
 
     def _item_names(self, source: str, edge: DraftEdge) -> set[str]:
         """Return what an edge's templates have of an item: in a fan-out, and in its branches."""
@@ -406,6 +415,8 @@ class _Checker:
     ) -> tuple[str, ...]:
         answers = self._answers.get(source)
         if answers is None or variable[:1] in ((), ("start",), (BODY,)):
+            return ()
+        if self._is_of_issue(source, edge, variable):
             return ()
         if variable[0] in self._item_names(source, edge):
             return ()

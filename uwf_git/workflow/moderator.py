@@ -345,15 +345,16 @@ def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, 
     """Return the variables of an edge's templates: the last output's fields, `_body` with its answer's text,
     and `start` with the workflow's hash and prompt; before the first step also `prompt`. In a branch also its
     `index`, and its item by the name that its fork gives it. These and `start` override a field, and a field
-    overrides `_body`."""
+    overrides `_body` and, in a thread that was started with one, `issue`."""
     branch = start.branch
     own = _of_item(branch.name, branch.position, branch.item) if branch is not None else {}
     if not steps:
-        return {"prompt": start.prompt, **own, "start": _start_value(start)}
+        return {**_issue_of(start), "prompt": start.prompt, **own, "start": _start_value(start)}
     from uwf_git.workflow.template import body_of
 
     output = steps[-1].output if isinstance(steps[-1].output, dict) else {}
-    return {BODY: body_of(steps[-1].answer), **output, **own, "start": _start_value(start)}
+    before = {BODY: body_of(steps[-1].answer), **_issue_of(start)}
+    return {**before, **output, **own, "start": _start_value(start)}
 
 
 def _of_item(name: str, index: int, item: Any) -> dict[str, Any]:
@@ -362,10 +363,10 @@ def _of_item(name: str, index: int, item: Any) -> dict[str, Any]:
 
 def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[str] = ()) -> dict[str, Any]:
     """Return the input of expressions, `{start, steps}`, with outputs expanded and without remarks; after a join also
-    its `branches`. `fields` are optional ones: `content` (the answer) and `timestamp`. The start of a branch has its
-    `index` and `item`."""
+    its `branches`, in a thread that was started with an issue also `issue`. `fields` are optional ones: `content` (the
+    answer) and `timestamp`. The start of a branch has its `index` and `item`."""
     past = [_step_value(step, fields) for step in steps if step.remark is None]
-    return {"start": _start_value(start), "steps": past, **_joined_last(past)}
+    return {"start": _start_value(start), **_issue_of(start), "steps": past, **_joined_last(past)}
 
 
 def _joined_last(past: Sequence[Any]) -> dict[str, Any]:
@@ -390,7 +391,9 @@ class Replay:
             from uwf_git.workflow.expression import Frozen
 
             self._frozen = Frozen()
-            self._frozen.value = self._frozen.freeze({"start": _start_value(self._start), "steps": []})
+            self._frozen.value = self._frozen.freeze(
+                {"start": _start_value(self._start), **_issue_of(self._start), "steps": []}
+            )
             self._past = self._frozen.value["steps"]
         added = [step for step in self._steps[self._seen :] if step.remark is None]
         self._seen = len(self._steps)
@@ -408,6 +411,10 @@ def _start_value(start: Start) -> dict[str, Any]:
         if start.branch is None
         else {**value, "index": start.branch.position, "item": start.branch.item}
     )
+
+
+def _issue_of(start: Start) -> dict[str, Any]:
+    return {"issue": start.issue.value()} if start.issue is not None else {}
 
 
 def _step_value(step: StepContext, fields: Sequence[str]) -> dict[str, Any]:

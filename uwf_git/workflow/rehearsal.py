@@ -8,6 +8,7 @@ Deterministic.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,16 @@ from uwf_git.base.errors import Invalid, NoTransition
 from uwf_git.format.edges import FanOut, Transition
 from uwf_git.format.fan_out import join_payload
 from uwf_git.format.ids import MOST_BRANCHES, Hash
-from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
+from uwf_git.format.kinds import (
+    CONTENT,
+    TIMESTAMP,
+    Start,
+    StartIssue,
+    StepContext,
+    Workflow,
+    asks_human,
+    status_of,
+)
 from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.schema import Schema
 from uwf_git.format.statuses import SUSPEND
@@ -47,6 +57,7 @@ _BRANCHES = 3  # of a fork that are rehearsed
 _PROBED = 12  # outputs before a fork whose items are looked at
 _LATER = 6  # joins that are tried once a fan-out was rehearsed a few times
 _LATE = 4_000_000_000_000
+_OF_ISSUE = r"(?<![\w.$`\"'])issue\b"
 
 
 class Problem(NamedTuple):
@@ -142,10 +153,21 @@ def rehearse(
 
 
 class _Way(NamedTuple):
-    """A possible edge now, with the steps that take it; for $START the prompts, after a join whole histories."""
+    """A possible edge now, with the steps that take it; for $START the starts, after a join whole histories."""
 
     chosen: ChosenEdge
     outputs: list[Any]
+
+
+def _sample_issues(hints: Hints) -> list[StartIssue]:
+    """Return issues with what conditions search."""
+    texts = hints.texts or ("It fails",)
+    numbers = [number for number in hints.numbers if isinstance(number, int) and number > 0]
+    pairs = [*((text, 1) for text in texts), *((texts[0], number) for number in (*numbers, _FAR))]
+    return [
+        StartIssue("https://forge.invalid/issues/1", number, text, text, texts, 1, len(text), "")
+        for text, number in pairs
+    ]
 
 
 class _Walk:
@@ -193,6 +215,7 @@ class _Walk:
         self._numbers = hints.numbers
         text = " ".join(condition.expression for condition in workflow.conditions.values())
         self._humans_matter = USER in text
+        self._issues = _sample_issues(hints) if re.search(_OF_ISSUE, text) else []
         # Other values that conditions may read of a step: an answer with all searched texts, a time far ahead.
         answers = ("", " ".join(self._texts)) if CONTENT in workflow.step_fields else ("",)
         times = (0, _LATE) if TIMESTAMP in workflow.step_fields else (0,)
@@ -242,7 +265,9 @@ class _Walk:
         way = self._best(self._opening())
         if way is None:
             return
-        start, steps = Start(_NODE, way.outputs[0]), list[StepContext]()
+        # One with an issue and one without may take the same edge, and differ in later conditions.
+        start = way.outputs[self._runs // 2 % len(way.outputs) if self._issues else 0]
+        steps = list[StepContext]()
         self._thread(start, steps, self._after(start, steps, way, asking), asking)
 
     def _thread(self, start: Start, steps: list[StepContext], role: str | None, asking: bool) -> None:
@@ -382,8 +407,11 @@ class _Walk:
 
     def _opening(self) -> dict[int, _Way]:
         ways: dict[int, _Way] = {}
-        for prompt in (f"Rehearse {self._workflow.name}", *self._texts):
-            self._try(ways, Start(_NODE, prompt), [], prompt, START)
+        prompts = f"Rehearse {self._workflow.name}", *self._texts
+        starts = [Start(_NODE, prompt) for prompt in prompts]
+        starts += [Start(_NODE, issue.title, issue=issue) for issue in self._issues]
+        for start in starts:
+            self._try(ways, start, [], start, START)
         return ways
 
     def _resumed(self, start: Start, steps: list[StepContext]) -> str | None:

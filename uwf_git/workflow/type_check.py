@@ -309,7 +309,7 @@ class _Walk:
         shown = one_line(name, 40)
         if in_path:
             hint = f"a field of that name is written in backticks: `${shown}`"
-        elif name in ("start", "steps"):
+        elif name in ("start", "steps", "issue"):
             hint = f"write {name} without $"
         else:
             hint = nearest(f"${name}", (f"${item}" for item in function_names())) or "set it: ($x := …; …)"
@@ -338,7 +338,7 @@ class _Walk:
             return f"the last answer's is steps[-1].output.{rest}"
         if name in self._roles:
             return f'what "{name}" said last is steps[role = "{name}"][-1].output'
-        if (meant := closest(name, ("start", "steps"))) is not None:
+        if (meant := closest(name, ("start", "steps", "issue"))) is not None:
             return f'did you mean "{meant}"?'
         return "it has start and steps; a text stands in quotes"
 

@@ -57,12 +57,13 @@ if TYPE_CHECKING:
 @command(
     'uwf thread start solve-issue -p "Fix the login bug"',
     "uwf thread start ./review.yaml --prompt-file task.md",
-    "gh issue view 42 | uwf thread start solve-issue -p -",
+    "uwf thread start solve-issue https://github.com/acme/shop/issues/42",
     'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
     'uwf thread start trip/plan-trip --as mary -p "Three days in Rome"',
     "uwf thread start solve-issue --each tasks.jsonl --max-cost 2.50",
 )
 @click.argument("workflow", shell_complete=complete_workflow)
+@click.argument("issue", required=False)
 @PROMPT
 @PROMPT_FILE
 @click.option(
@@ -80,6 +81,7 @@ def start(
     invocation: Invocation,
     /,
     workflow: str,
+    issue: str | None,
     prompt: str | None,
     prompt_file: str | None,
     each: str | None,
@@ -95,22 +97,25 @@ def start(
     WORKFLOW is a registered name, CREW/ID, a hash, a file, or the name of .workflows/WORKFLOW.yaml in this
     folder or one above it in the same repository.
 
+    ISSUE is an issue's URL on GitHub, GitLab, Gitea or Forgejo, or its number on the project's remote. Its text is
+    the task, as it is now; -p is said before it.
+
     With --each, a line is the prompt as a JSON string, or an object with prompt and optionally budget,
     persona, maxRounds and cwd, which override the options. If a line is invalid, no thread is started.
     """
     from uwf_git.api.start import Start
 
     if each is not None:
-        if prompt is not None or prompt_file is not None:
-            raise Usage("--each excludes -p and --prompt-file", "give one of them")
+        if any(item is not None for item in (prompt, prompt_file, issue)):
+            raise Usage("--each excludes -p, --prompt-file and ISSUE", "give one of them")
         option = workspace_option(workspace, include_changes)
         what = Start("", budget, folder(cwd), max_rounds=max_rounds, workspace=option)
         _start_each(invocation, workflow, each, what, persona)
         return
-    task, where = resolve.read_prompt(prompt, prompt_file), folder(cwd)
+    task, where = resolve.read_prompt(prompt, prompt_file, issue), folder(cwd)
     option = workspace_option(workspace, include_changes)
     what = Start(task, budget, where, max_rounds=max_rounds, workspace=option)
-    begun = begin(invocation, workflow, what, persona=persona)
+    begun = begin(invocation, workflow, what, persona=persona, issue=issue)
     invocation.emit(begun.value(), _STARTED, shown=begun._asdict())
 
 
@@ -164,9 +169,11 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
 @command(
     'uwf run solve-issue -p "Fix the login bug"',
     "uwf run ./review.yaml --prompt-file task.md --max-cost 2.50",
-    "gh issue view 42 | uwf run solve-issue -p - --agent claude-code",
+    "uwf run solve-issue https://github.com/acme/shop/issues/42",
+    "uwf run solve-issue 42 --agent claude-code     of the project's remote",
 )
 @click.argument("workflow", shell_complete=complete_workflow)
+@click.argument("issue", required=False)
 @PROMPT
 @PROMPT_FILE
 @AS
@@ -184,6 +191,7 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
 def start_and_run(
     invocation: Invocation,
     workflow: str,
+    issue: str | None,
     prompt: str | None,
     prompt_file: str | None,
     persona: str | None,
@@ -212,7 +220,8 @@ def start_and_run(
     if agent is not None:
         require_agent(invocation, agent)
     option = workspace_option(workspace, include_changes)
-    what = Start(resolve.read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
+    task = resolve.read_prompt(prompt, prompt_file, issue)
+    what = Start(task, budget, where, agent, max_rounds, workspace=option)
 
     def is_ready(cast: Cast) -> None:
         parts = require_ready(invocation.instance, cast, agent, folder=where or Path.cwd())
@@ -220,7 +229,7 @@ def start_and_run(
         if not (quiet or is_rehearsal) and invocation.format == "text" and terminal.is_terminal(sys.stderr):
             sys.stderr.write(_plan_text(parts, usual(invocation.instance, cast.workflow.name)))
 
-    begun = begin(invocation, workflow, what, persona=persona, to_run=True, is_ready=is_ready)
+    begun = begin(invocation, workflow, what, persona=persona, to_run=True, is_ready=is_ready, issue=issue)
     value = begun.value()
     if not detach:
         invocation.emit(value, Record(_THREAD), compact=True)

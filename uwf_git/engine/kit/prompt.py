@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import cut_middle, fenced, nearest
+from uwf_git.base.text import cut_middle, fenced, nearest, with_closed_fence
 from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
 from uwf_git.engine.kit.format import ANSWER_RULES, fields_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
@@ -47,7 +47,6 @@ _OWN_HEADING = (
 _FORGED = rf"(?im)^( {{0,3}})(?={_OWN_HEADING}|=+[ \t]*$)"
 _HEADING = r"(?m)^( {0,3})(?=#[ \t])"
 _ESCAPED = r"\1\\"
-_FENCE = r" {0,3}(`{3,}|~{3,})(.*)"
 
 
 def build_prompt(
@@ -95,15 +94,7 @@ def unforged(text: str) -> str:
     """Return a text that others wrote, such as a task with an agent's answer in it, for a part of a prompt: it
     cannot begin another part, by a heading of ours or a fence without an end."""
     text = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", text.strip())
-    text = re.sub(_FORGED, _ESCAPED, text)
-    fence = ""
-    for line in text.split("\n"):
-        if mark := re.fullmatch(_FENCE, line.rstrip()):
-            if not fence:
-                fence = mark[1] if mark[1][0] == "~" or "`" not in mark[2] else ""
-            elif mark[1].startswith(fence) and not mark[2].strip():
-                fence = ""
-    return f"{text}\n{fence}" if fence else text
+    return with_closed_fence(re.sub(_FORGED, _ESCAPED, text))
 
 
 def prompt_at(

@@ -57,7 +57,8 @@ def start_of(start: StartNode, workflow: Hash, definition: Workflow, speaker: st
     rounds = start.max_rounds if definition.code is not None else None
     data = start.data if definition.crew is not None else None
     persona = persona if definition.crew is not None else ""
-    return StartNode(workflow, start.prompt, start.budget, rounds, persona, data).typed_payload()
+    node = StartNode(workflow, start.prompt, start.budget, rounds, persona, data, issue=start.issue)
+    return node.typed_payload()
 
 
 def ground(instance: Instance, head: Hash, role: str, workflow: Hash, version: Oid) -> Oid:

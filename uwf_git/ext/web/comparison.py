@@ -52,7 +52,7 @@ def page(instance: Instance, request: PageRequest) -> Page:
     one, other = histories
     return Page(
         "comparison.html",
-        f"{title_of(one.start.prompt)} and {title_of(other.start.prompt)}",
+        f"{title_of(one.start.heading)} and {title_of(other.start.heading)}",
         {
             "asked": request,
             "sides": [_side(instance, head, history) for head, history in zip(heads, histories, strict=True)],
@@ -94,7 +94,7 @@ def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
     spent = spending_account(instance, head).spent
     return {
         "thread": head.thread,
-        "title": title_of(history.start.prompt),
+        "title": title_of(history.start.heading),
         "prompt": history.start.prompt,
         "workflow": history.workflow.name,
         "hash": history.workflow_hash,

@@ -92,7 +92,7 @@ class _Page:
             self._attempts.setdefault(attempt.prev, []).append(attempt)
 
     def html(self) -> str:
-        title = title_of(self._history.start.prompt)
+        title = title_of(self._history.start.heading)
         parts = (
             self._header(title),
             self._task(),
