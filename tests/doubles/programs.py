@@ -32,6 +32,7 @@ PACKAGES = {
     "git": "git",
     "git-daemon": "git",
     "git-http-backend": "git",
+    "gh": "gh",
     "gpg": "gnupg",
     "gpgsm": "gpgsm",
     "lsof": "lsof",

@@ -129,6 +129,20 @@ def test_gh_is_asked_for_the_host_and_sees_no_token_of_another(
 GH = "auth token --hostname ghe.example.org"
 
 
+@pytest.mark.needs("gh")
+def test_the_real_gh_has_the_token_of_its_host_alone(
+    configured: Callable[[str], Config], tmp_path: Path
+) -> None:
+    hosts = tmp_path / "gh" / "hosts.yml"
+    hosts.parent.mkdir()
+    hosts.write_text(f"ghe.example.org:\n    user: ann\n    oauth_token: {SECRET}\n")
+    config = configured("forges: {x.example.org: github}")
+    environ = {**TOKENS, "GH_CONFIG_DIR": str(hosts.parent)}
+    assert login("github", "ghe.example.org", config, environ) == (SECRET, "gh", False)
+    with pytest.raises(Invalid, match="not logged in"):
+        login("github", "other.example.org", config, environ)
+
+
 @pytest.mark.parametrize(("answer", "bearer"), [("true", True), ("", False), ("false", False)])
 def test_glab_is_asked_for_the_host_and_whether_its_token_is_one_of_oauth(
     answer: str,
