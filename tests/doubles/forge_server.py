@@ -5,14 +5,15 @@ A change is a pull request, or on GitLab a merge request. With a bare repository
 those of this repository. What differs from the real ones:
 
 - the repository is `ann/work`, on GitLab also the project 42; the API has its usual path, or none
-- a page has three items, whatever is asked for: a server may have a limit of its own
-- rights are not modelled but for one token, `token`, and calls after which it is `revoked`; nor are events, reviews,
+- a page has three items, whatever is asked for, as a server may have a limit of its own; `page` says otherwise
+- rights are not modelled but for one token, `token`, and calls after which it is `revoked`; nor are events,
   milestones, and labels that a repository would have to know before
 - times are those of the shapes, whenever something was written
 - on each of them, a change whose head is in its base is merged: on Gitea only if the repository is set so
 - a merge is always possible and makes a commit; GitHub names no test merge of an open change
 - git is spoken by path only, so tests rewrite the URL of the remote
-- GitHub's GraphQL knows the two calls that make a change a draft, or ready
+- GitHub's GraphQL knows the calls that make a change a draft, or ready, and those about conversations on lines
+- reviews and checks: see `forge_reviews`
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from commands import git
+from forge_reviews import ForgeReviews
 
 ANSWERS = Path(__file__).parents[1] / "ci" / "answers"
 PAGE = 3
@@ -86,6 +88,8 @@ class ForgeServer:
         self.token: str | None = None
         self.revoked: int | None = None
         self.url = ""
+        self.page = PAGE
+        self.reviews = ForgeReviews(self, answer)
         self._last = 100
         self._lock = threading.Lock()
 
@@ -100,6 +104,14 @@ class ForgeServer:
     @property
     def web(self) -> str:
         return f"{self.url}/{OWNED}"
+
+    def next_id(self) -> int:
+        self._last += 1
+        return self._last
+
+    def head_of(self, number: int) -> str:
+        """The commit of a change's branch."""
+        return self._commit(self.changes[number]["head"]) if number in self.changes else ""
 
     def issue_url(self, number: int) -> str:
         return f"{self.web}/{'-/' if self.is_gitlab else ''}issues/{number}"
@@ -197,6 +209,8 @@ class ForgeServer:
             if self.me is None:
                 return 403, answer(f"{self.gitlike}-forbidden"), {}
             return 200, {"login": self.me, "username": self.me, "id": 1}, {}
+        if (said := self.reviews.answer(asked, path, query)) is not None:
+            return said
         many, one = (_NOTES, _NOTE) if self.is_gitlab else (_COMMENTS, _COMMENT)
         if match := one.fullmatch(path):
             return self._one_comment(asked, int(match[1]))
@@ -208,7 +222,7 @@ class ForgeServer:
                 self._last += 1
                 rows.append([self._last, self.me or "github-actions[bot]", asked.body["body"]])
                 return 201, self._shown(rows[-1]), {}
-            return self._page([self._shown(row) for row in rows], path, query)
+            return self.page_of([self._shown(row) for row in rows], path, query)
         if match := _ISSUE.fullmatch(path):
             return self._issue(int(match[1]))
         if match := _CHANGE.fullmatch(path):
@@ -216,7 +230,7 @@ class ForgeServer:
         if _CHANGES.fullmatch(path):
             if asked.method == "POST":
                 return self._opened(asked.body)
-            return self._page([self._change(number) for number in self.changes], path, query)
+            return self.page_of([self._change(number) for number in self.changes], path, query)
         if _REPOSITORY.fullmatch(path):
             shown = {**answer(f"{self.gitlike}-repository"), "default_branch": self.default_branch}
             return 200, shown, {}
@@ -262,9 +276,10 @@ class ForgeServer:
         shown["id"], shown["body"] = row[0], row[2]
         who = shown["author"] if self.is_gitlab else shown["user"]
         who["username" if self.is_gitlab else "login"] = row[1]
+        who["id"] = self.reviews.id_of(row[1])
         if self.forge == "github" and row[1].endswith("[bot]"):
             who["type"] = "Bot"
-        return shown
+        return shown | self.reviews.standing(row[1])
 
     def _opened(self, body: Mapping[str, Any]) -> Answer:
         names = (
@@ -298,6 +313,8 @@ class ForgeServer:
         return 200, self._change(number), {}
 
     def _graphql(self, body: Mapping[str, Any]) -> Answer:
+        if (said := self.reviews.graphql(body)) is not None:
+            return said
         number = int(body["variables"]["id"].removeprefix("PR_"))
         assert "pullRequestId: $id" in body["query"]
         self.changes[number]["draft"] = "convertPullRequestToDraft" in body["query"]
@@ -361,13 +378,13 @@ class ForgeServer:
         }
         return git("--git-dir", self.repository, *args, env=identity)
 
-    def _page(self, rows: list[Any], path: str, query: Mapping[str, str]) -> Answer:
+    def page_of(self, rows: list[Any], path: str, query: Mapping[str, str]) -> Answer:
         # Gitea answers with all comments of an issue at once.
         if self.gitlike == "gitea" and path.endswith("/comments"):
             return 200, rows, {}
         page = int(query.get("page", "1"))
-        more = len(rows) > page * PAGE
-        shown = rows[(page - 1) * PAGE : page * PAGE]
+        more = len(rows) > page * self.page
+        shown = rows[(page - 1) * self.page : page * self.page]
         if self.is_gitlab:
             return 200, shown, {"X-Next-Page": str(page + 1) if more else ""}
         link = f'<{self.url}{path}?page={page + 1}>; rel="next", <{self.url}{path}?page=9>; rel="last"'

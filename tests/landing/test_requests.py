@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from commands import git, wait_for
 from conftest import Begin, Uwf
-from forge_server import TOKEN, Answer, Asked, Failing, ForgeServer, forge_server
+from forge_server import Failing
+from landing_forge import FORGES, TOKENS, Killer, at_forge
+from landing_forge import LandingForge as Forge
 from landing_shop import Shop
 
-FORGES = ("github", "gitlab", "forgejo", "gitea")
-TOKENS = {
-    "github": "GH_ENTERPRISE_TOKEN",
-    "gitlab": "GITLAB_TOKEN",
-    "forgejo": "FORGEJO_TOKEN",
-    "gitea": "GITEA_TOKEN",
-}
 BRANCH = "mend/add-two"
-
-
-class Forge(NamedTuple):
-    shop: Shop
-    server: ForgeServer
-
-    @property
-    def request(self) -> dict[str, object]:
-        """The only one."""
-        (change,) = self.server.changes.values()
-        return change
 
 
 @pytest.fixture(params=FORGES)
@@ -43,14 +24,8 @@ def forge(
     config: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Forge]:
-    shop = Shop(uwf, tmp_path, config)
-    monkeypatch.chdir(shop.project)
-    with forge_server(request.param, repository=shop.remote) as server:
-        server.token = TOKEN
-        shop.with_remote(f"{server.web}.git")
-        shop.configured(f"forges: {{ '{server.url.partition('://')[2]}': {request.param} }}\n")
-        monkeypatch.setenv(TOKENS[request.param], TOKEN)
-        yield Forge(shop, server)
+    with at_forge(request.param, Shop(uwf, tmp_path, config), monkeypatch) as forge:
+        yield forge
 
 
 one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
@@ -198,32 +173,6 @@ def test_a_branch_has_a_name_that_git_and_shells_take(
     assert uwf("land", forge.shop.accepted(title)).json["branch"] == branch
 
 
-class Killer:
-    """Kills a process as the forge has got a call of it, `before` or `after` it carries that out."""
-
-    def __init__(self, server: ForgeServer, moment: str) -> None:
-        self.server, self.moment = server, moment
-        self.has_killed = False
-        self._answer = server.answer
-
-    def kills(self, process: subprocess.Popen[str], number: int) -> None:
-        """Wait for a process, and kill it at its call of this number, if it comes to that."""
-        calls, self.has_killed = 0, False
-
-        def answer(asked: Asked) -> Answer:
-            nonlocal calls
-            calls += 1
-            result = (0, None, {}) if calls == number and self.moment == "before" else self._answer(asked)
-            if calls == number:
-                self.has_killed = True
-                process.kill()
-            return result
-
-        self.server.answer = answer  # type: ignore[method-assign]
-        process.wait(60)
-        self.server.answer = self._answer  # type: ignore[method-assign]
-
-
 @pytest.mark.extended
 @one_forge
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -261,45 +210,3 @@ def test_a_landing_that_is_killed_as_it_pushes_goes_on_with_what_was_pushed(
     landed = uwf("land", thread).json
     assert (len(forge.server.changes), landed["branch"]) == (1, BRANCH)
     assert forge.shop.at_remote("rev-list", "--count", f"main..{BRANCH}") == "1"
-
-
-ISSUE_TITLE = "Closes #7, fixes ann/work#8 & GH-9: tell @everyone, see https://evil.example/issues/3"
-
-
-def test_an_issue_becomes_a_branch_and_a_request_that_closes_it_and_nothing_else(
-    uwf: Uwf, forge: Forge
-) -> None:
-    forge.server.has_issue(42, ISSUE_TITLE, "Fixes #7.")
-    uwf("workflow", "put", forge.shop.folder / "mend.yaml")
-    thread = uwf("thread", "start", "mend", forge.server.issue_url(42)).json["thread"]
-    uwf("thread", "run", thread, check=5)
-    uwf("thread", "answer", thread, "-m", "merge")
-    landed = uwf("land", thread).json
-    assert landed["branch"].startswith("mend/42-closes-7-fixes-ann")
-    message = forge.shop.at_remote("log", "-1", "--format=%B", landed["branch"])
-    for text in (message, landed["request"]["title"], landed["request"]["body"]):
-        closed = re.findall(r"(?:closes|fixes)[: ]+([\w/.-]*#\d+|GH-\d+|\w+://\S+)", text, re.IGNORECASE)
-        assert closed in ([], ["#42"])
-        assert not re.search(r"(?<![\w`])@\w", text)
-    assert "Closes #42" in message and "Closes #42" in landed["request"]["body"]
-
-
-def test_one_comment_on_the_issue_is_kept_current_if_wanted(uwf: Uwf, forge: Forge) -> None:
-    forge.shop.configured(
-        f"forges: {{ '{forge.server.url.partition('://')[2]}': {forge.server.forge} }}\nland: {{ comment: true }}\n"
-    )
-    forge.server.has_issue(42, "Add two", "", ("uwf-bot", "<!-- uwf 0 -->\nanother's"))
-    uwf("workflow", "put", forge.shop.folder / "mend.yaml")
-    thread = uwf("thread", "start", "mend", forge.server.issue_url(42)).json["thread"]
-    uwf("thread", "run", thread, check=5)
-    uwf("land", thread)
-    comments = forge.server.issue_comments[42]
-    assert [row[1] for row in comments] == ["uwf-bot", "uwf-bot"]
-    assert "at work" in comments[1][2] and "(draft)" in comments[1][2]
-    uwf("thread", "answer", thread, "-m", "merge")
-    url = uwf("land", thread).json["pull"]["url"]
-    assert len(comments) == 2
-    assert "completed" in comments[1][2] and comments[1][2].endswith(url)
-    comments.pop()  # somebody deletes it
-    uwf("land", thread)
-    assert len(comments) == 1

@@ -83,7 +83,7 @@ def read_comment(kind: str, row: Mapping[str, Any]) -> Comment | None:
         return None
     if row.get("internal") is True or row.get("confidential") is True:
         return None
-    author = _author(kind, row)
+    author = read_author(kind, row)
     return Comment(number, author.login, body, author.is_bot, _text(row, "created_at"))
 
 
@@ -100,7 +100,7 @@ def read_issue(kind: str, row: Mapping[str, Any]) -> Issue:
         _text(row, "web_url" if is_gitlab else "html_url"),
         _text(row, "title"),
         _text(row, "description" if is_gitlab else "body"),
-        _author(kind, row),
+        read_author(kind, row),
         tuple(names),
         row.get("state") in ("open", "opened"),
         _number(row, "user_notes_count" if is_gitlab else "comments"),
@@ -172,7 +172,7 @@ def _is_draft(kind: str, title: str) -> bool:
     return kind != GITHUB and _IS_DRAFT[kind].match(title) is not None
 
 
-def _author(kind: str, row: Mapping[str, Any]) -> Author:
+def read_author(kind: str, row: Mapping[str, Any]) -> Author:
     user = _mapping(row, "author" if kind == GITLAB else "user")
     login = _login(kind, user)
     return Author(login, user.get("type") == "Bot" or bool(user.get("bot")) or bool(_BOT.fullmatch(login)))

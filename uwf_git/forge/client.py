@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from uwf_git.base.errors import Declined, Invalid, RemoteFailed, Usage
@@ -32,6 +32,7 @@ from uwf_git.forge.answers import (
 if TYPE_CHECKING:
     import httpx
 
+_Answer = TypeVar("_Answer")
 Subject = Literal["issue", "change"]
 """What a comment is on. Only GitLab numbers issues and changes apart."""
 
@@ -241,14 +242,16 @@ class ForgeClient:
         """Make GitHub's pull request a draft, or ready: only its other API can."""
         name = "convertPullRequestToDraft" if is_draft else "markPullRequestReadyForReview"
         query = f"mutation($id: ID!) {{ {name}(input: {{pullRequestId: $id}}) {{ clientMutationId }} }}"
-        answer = self._call(
-            "POST",
-            f"{str(self._api).removesuffix('/v3')}/graphql",
-            {"query": query, "variables": {"id": node}},
-        )
+        self._graphql(query, {"id": node})
+
+    def _graphql(self, query: str, variables: Mapping[str, Any]) -> Any:
+        """Return the data of a call to GitHub's other API, which may be repeated."""
+        path = f"{str(self._api).removesuffix('/v3')}/graphql"
+        answer = self._call("POST", path, {"query": query, "variables": variables})
         if not isinstance(answer, dict) or answer.get("errors"):
-            message = f"{self._api.host} did not change the draft: {self._message(answer)}"
+            message = f"{self._api.host} declined: {self._message(answer)}"
             raise ForgeDeclined(message, self._hints.rights[GITHUB])
+        return answer.get("data")
 
     def _change(self, row: Mapping[str, Any]) -> Change:
         change = read_change(self._kind, row, self.repository.path)
@@ -315,9 +318,12 @@ class ForgeClient:
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> tuple[Any, Mapping[str, str]]:
         """Call until there is an answer; only for calls that may be repeated."""
+        return self._repeated(lambda pause: self._sent(method, path, body, pause))
+
+    def _repeated(self, call: Callable[[float], _Answer]) -> _Answer:
         for remaining in reversed(range(_TRIES)):
             try:
-                return self._sent(method, path, body, 2.0 ** (_TRIES - remaining - 1))
+                return call(2.0 ** (_TRIES - remaining - 1))
             except ForgeUnavailable as error:
                 if not remaining:
                     raise
@@ -327,26 +333,40 @@ class ForgeClient:
     def _sent(
         self, method: str, path: str, body: Mapping[str, Any] | None, pause: float
     ) -> tuple[Any, Mapping[str, str]]:
+        text, headers = self._received(method, path, body, pause)
+        if len(text) > _LARGEST_ANSWER:
+            raise RemoteFailed(f"{self._api.host} answered with over {_LARGEST_ANSWER >> 20} MiB", "")
+        try:
+            return json.loads(text) if text.strip() else None, headers
+        except (ValueError, RecursionError):
+            raise self._wrong_answer("JSON") from None
+
+    def _end_of_text(self, path: str, keep: int) -> str:
+        """Return the last bytes of an answer that is a text."""
+        received = self._repeated(lambda pause: self._received("GET", path, None, pause, keep))
+        return received[0].decode("utf-8", "replace")
+
+    def _received(
+        self, method: str, path: str, body: Mapping[str, Any] | None, pause: float, keep: int = 0
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Call, and return the answer's bytes, as far as they are read; with `keep` the last ones of those."""
         import httpx
 
         host = self._api.host
         address = f"{self._api}{path}" if path.startswith("/") else path
         try:
             with self._client.stream(method, address, json=body) as response:
-                text = b""
+                text, size = b"", 0
                 for piece in response.iter_bytes():
-                    text += piece
-                    if len(text) > _LARGEST_ANSWER:
-                        raise RemoteFailed(f"{host} answered with over {_LARGEST_ANSWER >> 20} MiB", "")
+                    text, size = (text + piece)[-keep:], size + len(piece)
+                    if size > _LARGEST_ANSWER:
+                        break
         except httpx.TransportError as error:
             raise self._unavailable(f"{host} cannot be reached: {type(error).__name__}", pause) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise RemoteFailed(f"{host} answered with what is not HTTP: {type(error).__name__}") from None
         if response.is_success:
-            try:
-                return json.loads(text) if text.strip() else None, response.headers
-            except (ValueError, RecursionError):
-                raise self._wrong_answer("JSON") from None
+            return text, response.headers
         raise self._refusal(response, text, pause)
 
     def _refusal(self, response: httpx.Response, text: bytes, pause: float) -> RemoteFailed:

@@ -23,8 +23,10 @@ PACKAGE_FORMS = "bmad", "crew"
 PULL_REQUEST, COMMENT, PUSH, COMMAND = EFFECT_KINDS = "pull request", "comment", "push", "command"
 """The kinds of effects on the outside."""
 DONE, FOUND, UNKNOWN = "done", "found", "unknown"
-EFFECT_OUTCOMES = DONE, FOUND, UNKNOWN, FAILED
-"""Their outcomes: carried out, found by a look-up, not known, refused."""
+MERGED, CLOSED, REOPENED = "merged", "closed", "reopened"
+EFFECT_OUTCOMES = DONE, FOUND, UNKNOWN, FAILED, MERGED, CLOSED, REOPENED
+"""Their outcomes: carried out, found by a look-up, not known, refused; and later, of a request: merged, closed, open
+again."""
 
 WORDS: Mapping[str, Mapping[str, Collection[str]]] = {
     "Workflow": {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @command(
     "uwf land @",
     "uwf land 01JK7M --onto release/2",
+    "uwf land @ --sync",
     "uwf land 01JK7M --no-forge > request.md",
     "uwf land --train",
 )
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     "--commits",
     type=click.Choice(("squash", "keep")),
     help="One commit for all, or each as it is. Default: land.commits.",
+)
+@click.option(
+    "--sync", is_flag=True, help="Give the thread what reviewers and checks said, and land nothing."
 )
 @click.option("--no-forge", "plain", is_flag=True, help="Ask no forge: push to the branch itself.")
 @click.option(
@@ -55,6 +59,7 @@ def land(
     branch: str | None,
     remote: str | None,
     commits: str | None,
+    sync: bool,
     plain: bool,
     train: bool,
 ) -> None:
@@ -64,23 +69,35 @@ def land(
     that is pushed to a branch of its own, and a pull request is opened or brought up to date: a draft until the thread
     has ended. Else the branch itself is pushed, or moved here without a remote. A check is a role that a command plays
     and whose output says passed. A conflict or a failed check goes back to the thread.
+
+    With --sync, comments, reviews and failed checks of the request that the thread doesn't have yet become its next
+    turn. Each comment is answered once, when the work has landed again.
     """
     from uwf_git.ext.landing.landing import Landing, Options
+    from uwf_git.ext.landing.sync import sync_reviews
     from uwf_git.ext.landing.train import ready
 
     if not threads and not train:
         raise Usage("no thread was named", "give ids, @ for the newest, or --train for all that is ready")
     if branch and len(threads) != 1:
         raise Usage("--branch is for one thread", "leave it out: land.branch names branches")
+    if sync and (onto or commits or plain or train):
+        raise Usage("--sync excludes --onto, --commits, --no-forge and --train", "it lands nothing")
     instance = invocation.instance
     options = Options(onto or "", branch or "", remote or "", commits or "", plain or train)
 
     def landed(thread: ThreadId) -> dict[str, Any]:
         instance.require_person(f"lands thread {thread}")
+        if sync:
+            return sync_reviews(
+                instance, instance.threads.head(thread), options.remote, options.branch
+            ).as_json()
         return Landing(instance, instance.threads.head(thread), options, invocation.note).land().as_json()
 
-    if len(threads) == 1 and not train:
-        invocation.emit(landed(find_thread(invocation, threads[0])), partial(_view, with_text=plain))
+    several = len(threads) != 1 or train
+    view = partial(_synced_view if sync else partial(_view, with_text=plain), with_thread=several)
+    if not several:
+        invocation.emit(landed(find_thread(invocation, threads[0])), view)
         return
     failures = Failures(invocation)
     chosen = (
@@ -88,7 +105,8 @@ def land(
         if threads
         else ready(instance)
     )
-    invocation.note(f"lands in this order: {', '.join(chosen)}" if chosen else "nothing is ready to land")
+    if not sync:
+        invocation.note(f"lands in this order: {', '.join(chosen)}" if chosen else "nothing is ready to land")
 
     def results() -> Iterator[dict[str, Any]]:
         for thread in chosen:
@@ -97,8 +115,29 @@ def land(
             except UwfError as error:
                 failures.add(error)
 
-    invocation.emit_each(results(), partial(_view, with_text=plain, with_thread=True))
+    invocation.emit_each(results(), view)
     failures.end()
+
+
+def _synced_view(value: Any, with_thread: bool) -> str:
+    rows = [("thread", value["thread"])] if with_thread else []
+    rows.append(("pull", f"{value['url']}  {value['state']}"))
+    for item in value["items"]:
+        by = item["author"] + (f" ({item['standing']})" if item["standing"] else "")
+        said = f": {item['text']}" if item["text"] else ""
+        parts = (by, item["place"], item["verdict"])
+        rows.append((item["kind"], f"{' '.join(filter(None, parts))}{said}"))
+    if value["approved"]:
+        rows.append(("approved", ", ".join(value["approved"])))
+    if value["unread"]:
+        rows.append(("unread", f"{', '.join(value['unread'])}: the token may not read them"))
+    if value["left"]:
+        rows.append(("left", f"{value['left']} more: repeat when the thread has seen to these"))
+    if value["told"] is not None:
+        rows.append(("next", f"uwf thread run {value['told']}, then: uwf land {value['told']}"))
+    elif value["state"] == "open":
+        rows.append(("new", "nothing"))
+    return terminal.fields(rows)
 
 
 def _view(value: Any, with_text: bool, with_thread: bool = False) -> str:
@@ -109,6 +148,8 @@ def _view(value: Any, with_text: bool, with_thread: bool = False) -> str:
     if (pull := value["pull"]) is not None:
         rows = [("branch", f"{value['branch']}  {what}"), *rows]
         rows.append(("pull", f"{pull['url']}  draft: {'yes' if pull['draft'] else 'no'}"))
+        if value["answered"]:
+            rows.append(("answered", counted(value["answered"], "comment")))
     else:
         rows = [("landed", f"{what}, which is {value['commit'][:12]} now"), *rows]
     rows = [("thread", value["thread"]), *rows] if with_thread else rows

@@ -46,7 +46,10 @@ from uwf_git.plugin import (
 
 OPEN = "open"
 """The outcome of an effect without a settlement. No node has it."""
-SETTLED = (words.DONE, words.FOUND)
+ENDED = (words.MERGED, words.CLOSED)
+"""The outcomes of a request that is open no more."""
+_RANKS = {words.MERGED: 0, words.CLOSED: 1, words.REOPENED: 1, words.DONE: 2, words.FOUND: 3}
+SETTLED = tuple(_RANKS)
 """The outcomes after which no effect with the key is sent."""
 
 
@@ -119,7 +122,8 @@ class RecordedEffect(NamedTuple):
 
     @property
     def settlement(self) -> Settlement | None:
-        """The settlement that counts: one by which it was carried out, else the newest."""
+        """The settlement that counts: what became of it later, else one by which it was carried
+        out, else the newest."""
         return min(reversed(self.settlements), key=lambda item: _rank(item.outcome), default=None)
 
     @property
@@ -197,7 +201,8 @@ class Effects(ThreadRecords[EffectRecord]):
         """Commit an effect, a settlement or a check, and return its node's hash. Moves `refs/uwf/effects/<ULID>`, once
         all is synced to disk. Raises as `add`."""
         type_hash = _TYPES[type(content)]
-        while self.has(head.thread, hash_of(type_hash, content.payload())):  # the same in the same second
+        recorded = {record.hash for record in self.all(head.thread)}
+        while hash_of(type_hash, content.payload()) in recorded:  # the same in the same second
             content = content._replace(at=content.at + 1)
         known = {head.node, head.row.start or head.node}
         if isinstance(content, Settlement):
@@ -208,7 +213,7 @@ class Effects(ThreadRecords[EffectRecord]):
             content,
             known,
             lambda node: page_and_message(node, content),
-            lambda _commit, node: node,
+            lambda _records, node: node,
         )
 
 
@@ -236,7 +241,7 @@ def by_key(effects: Sequence[RecordedEffect]) -> list[RecordedEffect]:
 
 
 def _rank(outcome: str) -> int:
-    return SETTLED.index(outcome) if outcome in SETTLED else len(SETTLED)
+    return _RANKS.get(outcome, len(_RANKS))
 
 
 def now(head: Head) -> int:

@@ -95,6 +95,20 @@ def record(instance: Instance, head: Head, content: EffectRecord) -> Hash:
         return Effects(instance.store).record(head, content)
 
 
+def settle_further(
+    instance: Instance, thread: ThreadId, effect: Hash, outcome: str, reference: str, reason: str
+) -> None:
+    """Record what became later of something that was sent, unless that is what counts of it already. Moves
+    `refs/uwf/effects/<ULID>`."""
+    head = instance.threads.head(thread)
+    require_recordable(instance, head)
+    with instance.locks.turn(f"effects-{thread}", waits=lambda _holders: None):
+        effects = Effects(instance.store)
+        counting = next((item for item in effects.of_thread(thread) if item.hash == effect), None)
+        if counting is not None and counting.outcome != outcome:
+            effects.record(head, Settlement(effect, outcome, now(head), reference, one_line(reason, LONGEST)))
+
+
 class _Sending:
     """The sending of one effect, whose key this process holds."""
 

@@ -12,21 +12,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.landing.answers import answer_reviews
 from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
 from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.ext.landing.issue_comment import comment_on_issue
-from uwf_git.ext.landing.pull_request import PullRequest, repository_at, request_merge
-from uwf_git.ext.landing.request import (
-    RequestText,
-    changes_of,
-    closing_line,
-    message_without_links,
-    request_text,
-    title_of,
-)
+from uwf_git.ext.landing.pull_request import PullRequest, client_for, repository_at, request_merge
+from uwf_git.ext.landing.request import RequestText, changes_of, request_text, title_of
 from uwf_git.ext.landing.settings import KEEP, LandSettings, settings_of
+from uwf_git.ext.landing.sync import raise_if_merged
+from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
     AgentFailed,
     Declined,
@@ -36,9 +31,7 @@ from uwf_git.plugin import (
     RebasePick,
     UwfError,
     WorkspaceFailed,
-    client_for,
     code_at_end,
-    control,
     ended_state,
     fenced,
     last_line,
@@ -78,7 +71,8 @@ class Options(NamedTuple):
 
 class Landed(NamedTuple):
     """What has landed: `commits` of a thread on the target `onto`, which was at `base`, in `branch`: the target itself,
-    or that of the request `pull`. `remote` is "" for the repository itself."""
+    or that of the request `pull`, of which so many comments were `answered` now. `remote` is "" for the repository
+    itself."""
 
     thread: ThreadId
     commit: str
@@ -91,6 +85,7 @@ class Landed(NamedTuple):
     checks: tuple[LandingCheck, ...]
     request: RequestText
     pull: PullRequest | None = None
+    answered: int = 0
 
     def as_json(self) -> dict[str, Any]:
         checks = [
@@ -150,6 +145,8 @@ class Landing:
         WorkspaceFailed for a conflict and AgentFailed for a check, after the thread was told; HeadMoved for a branch
         that moves too often, RemoteFailed, Declined, Undecided."""
         client = client_for(self._instance, self._repository) if self._repository is not None else None
+        if client is not None:
+            raise_if_merged(self._instance, self._at.head, client, self._branch)
         for _ in range(_TRIES):
             onto, base = self._target()
             branch, there = self._own_branch() if client is not None else (onto, base)
@@ -162,28 +159,24 @@ class Landing:
             raise HeadMoved(
                 f"branch {branch} moves too often to land thread {self._thread}", "repeat it later"
             )
-        closes = closing_line(self._instance, self._history, self._repository)
-        text = request_text(
-            self._instance, self._at.head, self._history, self._code, rebased.tree, checks, closes
-        )
-        pull = None
+        text = request_text(self._instance, self._at.head, self._history, self._code, rebased.tree, checks)
+        pull, answered = None, 0
         if client is not None:
             with client:
                 pull = request_merge(self._instance, self._thread, client, branch, onto, text, self._is_draft)
-        if self._settings.comment and self._history.start.issue is not None:
-            comment_on_issue(self._instance, self._at.head, self._history, pull)
+                answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
         facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._remote)
-        return Landed(self._thread, *facts, tuple(checks), text, pull)
+        return Landed(self._thread, *facts, tuple(checks), text, pull, answered)
 
     def _own_branch(self) -> tuple[str, str]:
         """Return the branch of the request, and its commit there, "" if it isn't there. One that others pushed to is
         not touched: another name is taken, or if it was this thread's, Invalid raised."""
-        issue = self._history.start.issue
+        issue = None
         variables = {
             "workflow": self._history.workflow.name,
             "thread": self._thread,
             "title": title_of(self._history),
-            "issue": issue.value() if issue is not None else None,
+            "issue": issue,
         }
         names = (
             [self._branch] if self._branch else [*candidates(branch_name(self._settings.branch, variables))]
@@ -264,25 +257,22 @@ class Landing:
         )
 
     def _picks(self, since: str) -> list[RebasePick]:
-        person = self._workspace.person
-        now = int(time.time())
-        by, me = person.at(now), self._instance.store.repository.user.at(now)
-        signed = f"Signed-off-by: {person.ident}\n" if self._workspace.settings.sign_off else ""
-        revisions = ("--reverse", "--first-parent", "--parents", f"{since}..{self._code.commit}")
-        rows = [row.split() for row in self._project.line("rev-list", *revisions).splitlines()]
+        user = self._instance.store.repository.user
+        me = user.at(int(time.time()))
+        signed = f"Signed-off-by: {user.ident}\n" if self._settings.sign_off else ""
+        words = ("rev-list", "--reverse", "--first-parent", "--parents", f"{since}..{self._code.commit}")
+        rows = [row.split() for row in self._project.line(*words).splitlines()]
         if self._settings.commits == KEEP and all(len(row) == 2 for row in rows):
             return [
-                RebasePick(parent, commit, author or me, me, _signed(message_without_links(message), signed))
+                RebasePick(parent, commit, author or me, me, message + signed)
                 for commit, parent in rows
                 for author, message in [self._said_by(commit)]
             ]
         lines = [one_line(title_of(self._history), 72)]
-        lines += dict.fromkeys(f"- {line}" for line in changes_of(self._instance, self._history))
-        closes = closing_line(self._instance, self._history, repository_at(self._instance, self._url))
-        lines += (closes,) if closes else ()
+        lines += (f"- {line}" for line in changes_of(self._instance, self._history))
         trailers = f"Uwf-Thread: {self._thread}\nUwf-Record: {self._at.head.commit}\n{signed}"
         message = "\n".join((lines[0], "", *lines[1:], *([""] if lines[1:] else []), trailers))
-        return [RebasePick(since, self._code.commit, by, me, message)]
+        return [RebasePick(since, self._code.commit, me, me, message)]
 
     def _said_by(self, commit: str) -> tuple[str, str]:
         text = self._project.run("cat-file", "commit", commit).out.decode("utf-8", "replace")
@@ -370,22 +360,10 @@ class Landing:
         """Give a text to the thread as its next turn, and raise why."""
         problem = f"thread {self._thread} does not land: {why}"
         try:
-            goes_on = _tell_thread(self._instance, self._at.head, text)
+            goes_on = tell_thread(self._instance, self._at.head, text)
         except UwfError as error:
             raise kind(problem, error.hint) from None
         raise kind(problem, f"it was told: uwf thread run {goes_on}")
-
-
-def _signed(message: str, line: str) -> str:
-    return message if line in message else message + line
-
-
-def _tell_thread(instance: Instance, head: Head, text: str) -> ThreadId:
-    """Say something in a thread, or in the one that goes on with an ended one; return that."""
-    if head.archive is None:
-        control.say(instance, head.thread, text)
-        return head.thread
-    return control.resume(instance, head.thread, text).thread
 
 
 def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool:
