@@ -73,6 +73,7 @@ from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.dispatch import StepOptions as StepOptions
 from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
+from uwf_git.api.forges import client_for as client_for
 from uwf_git.api.fork import fork as _fork_thread
 from uwf_git.api.listing import ACTIVE as _ACTIVE_STATES
 from uwf_git.api.listing import TO_STEP as TO_STEP
@@ -383,6 +384,7 @@ from uwf_git.engine.turn.table import settle as _settle_thread
 from uwf_git.engine.waits import waits_in as waits_in
 from uwf_git.forge.address import Forge as Forge
 from uwf_git.forge.address import ForgeRepository as ForgeRepository
+from uwf_git.forge.address import parse_issue as parse_issue
 from uwf_git.forge.address import parse_repository as parse_repository
 from uwf_git.forge.answers import Change as _ForgeChange
 from uwf_git.forge.client import ForgeClient as ForgeClient
@@ -394,7 +396,6 @@ from uwf_git.forge.feedback_text import Given as _GivenFeedback
 from uwf_git.forge.feedback_text import feedback_text as feedback_text
 from uwf_git.forge.feedback_text import given_in as given_in
 from uwf_git.forge.feedback_text import place_of_feedback as place_of_feedback
-from uwf_git.forge.login import find_login as find_login
 from uwf_git.forge.review_client import ReviewClient as ReviewClient
 from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor

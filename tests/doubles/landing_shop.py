@@ -49,9 +49,10 @@ class Shop:
         self.commit("first")
         (folder / "mend.yaml").write_text(WORKFLOW)
 
-    def configured(self, more: str = "", fixes: str = "") -> None:
-        """Write config.yaml with further sections, or with other words for the fixer's."""
-        text = CONFIG.replace("cat $WHAT >> sum.txt; ", fixes or "cat $WHAT >> sum.txt; ")
+    def configured(self, more: str = "", fixes: str = "", workspace: str = "") -> None:
+        """Write config.yaml with further sections, settings of the workspace, or other words for the fixer's."""
+        text = CONFIG.replace("kind: worktree", f"kind: worktree{workspace}")
+        text = text.replace("cat $WHAT >> sum.txt; ", fixes or "cat $WHAT >> sum.txt; ")
         self._config(text.replace("$WHAT", str(self.folder / "what")) + more)
 
     def with_remote(self, url: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,10 @@ from crash_scenarios import SCENARIOS, Run
 from disk_states import cut, killed
 from programs import program
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(3600)]
+
+CUTS = 9 if os.environ.get("UWF_TEST_FAULTS") == "all" else 1
+"""How many disks are drawn for each instant of a power cut."""
 
 
 @pytest.fixture
@@ -34,12 +38,12 @@ def test_a_kill_at_any_instant_doubles_and_forgets_nothing(run: Run) -> None:
 
 def test_a_power_cut_at_any_instant_doubles_and_forgets_nothing(run: Run) -> None:
     violations = []
-    for at in run.instants():
-        chance = Random(f"effect {at}")
+    for at, seed in product(run.instants(), range(CUTS)):
+        chance = Random(f"effect {at} {seed}")
         cut(run.before, run.calls, at, chance).make(run.world.folder, chance)
         for path in run.world.folder.rglob("*"):  # the machine was started anew
             os.utime(path, (0, 0), follow_symlinks=False)
-        violations += [f"{run.where(at)}: {item}" for item in run.wrong(is_cut=True)]
+        violations += [f"{run.where(at)}, seed {seed}: {item}" for item in run.wrong(is_cut=True)]
     assert not violations, f"{len(violations)}:\n" + "\n".join(violations[:20])
 
 

@@ -119,6 +119,16 @@ def test_commits_are_kept_as_they_are_if_asked_for(uwf: Uwf, shared: Shop) -> No
     assert shared.at_remote("log", "-1", "--format=%an: %s", "main") == "uwf-exec: fixer: added it"
 
 
+@pytest.mark.parametrize("commits", ["squash", "keep"])
+def test_commits_have_the_author_and_sign_off_that_a_project_asks_for(
+    uwf: Uwf, shared: Shop, commits: str
+) -> None:
+    shared.configured(workspace=", author: Ada <ada@example.org>, signOff: true")
+    uwf("land", shared.accepted(), "--commits", commits)
+    author, message = shared.at_remote("log", "-1", "--format=%an%x00%B", "main").split("\0")
+    assert author == "Ada" and message.count("Signed-off-by: Ada <ada@example.org>") == 1
+
+
 @pytest.mark.parametrize("answer", [None, "drop"])
 def test_what_was_not_accepted_does_not_land(uwf: Uwf, shared: Shop, answer: str | None) -> None:
     thread = shared.at_gate()

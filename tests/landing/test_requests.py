@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -210,3 +211,45 @@ def test_a_landing_that_is_killed_as_it_pushes_goes_on_with_what_was_pushed(
     landed = uwf("land", thread).json
     assert (len(forge.server.changes), landed["branch"]) == (1, BRANCH)
     assert forge.shop.at_remote("rev-list", "--count", f"main..{BRANCH}") == "1"
+
+
+ISSUE_TITLE = "Closes #7, fixes ann/work#8 & GH-9: tell @everyone, see https://evil.example/issues/3"
+
+
+def test_an_issue_becomes_a_branch_and_a_request_that_closes_it_and_nothing_else(
+    uwf: Uwf, forge: Forge
+) -> None:
+    forge.server.has_issue(42, ISSUE_TITLE, "Fixes #7.")
+    uwf("workflow", "put", forge.shop.folder / "mend.yaml")
+    thread = uwf("thread", "start", "mend", forge.server.issue_url(42)).json["thread"]
+    uwf("thread", "run", thread, check=5)
+    uwf("thread", "answer", thread, "-m", "merge")
+    landed = uwf("land", thread).json
+    assert landed["branch"].startswith("mend/42-closes-7-fixes-ann")
+    message = forge.shop.at_remote("log", "-1", "--format=%B", landed["branch"])
+    for text in (message, landed["request"]["title"], landed["request"]["body"]):
+        closed = re.findall(r"(?:closes|fixes)[: ]+([\w/.-]*#\d+|GH-\d+|\w+://\S+)", text, re.IGNORECASE)
+        assert closed in ([], ["#42"])
+        assert not re.search(r"(?<![\w`])@\w", text)
+    assert "Closes #42" in message and "Closes #42" in landed["request"]["body"]
+
+
+def test_one_comment_on_the_issue_is_kept_current_if_wanted(uwf: Uwf, forge: Forge) -> None:
+    forge.shop.configured(
+        f"forges: {{ '{forge.server.url.partition('://')[2]}': {forge.server.forge} }}\nland: {{ comment: true }}\n"
+    )
+    forge.server.has_issue(42, "Add two", "", ("uwf-bot", "<!-- uwf 0 -->\nanother's"))
+    uwf("workflow", "put", forge.shop.folder / "mend.yaml")
+    thread = uwf("thread", "start", "mend", forge.server.issue_url(42)).json["thread"]
+    uwf("thread", "run", thread, check=5)
+    uwf("land", thread)
+    comments = forge.server.issue_comments[42]
+    assert [row[1] for row in comments] == ["uwf-bot", "uwf-bot"]
+    assert "at work" in comments[1][2] and "(draft)" in comments[1][2]
+    uwf("thread", "answer", thread, "-m", "merge")
+    url = uwf("land", thread).json["pull"]["url"]
+    assert len(comments) == 2
+    assert "completed" in comments[1][2] and comments[1][2].endswith(url)
+    comments.pop()  # somebody deletes it
+    uwf("land", thread)
+    assert len(comments) == 1

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.api.forges import client_for
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.base.text import counted
 from uwf_git.format.kinds import StartIssue
@@ -29,15 +30,12 @@ def read_issue(instance: Instance, name: str, folder: Path) -> IssueText:
     """Read an issue, by the URL of its page, or by its number in the project of a folder. Warns of removed secrets,
     and of one that is closed. Raises Invalid, NotFound, RemoteFailed."""
     from uwf_git.forge.address import parse_issue
-    from uwf_git.forge.client import ForgeClient, ForgeDeclined
+    from uwf_git.forge.client import ForgeDeclined
     from uwf_git.forge.issue_text import issue_text, labels_of, login, title_of_issue
-    from uwf_git.forge.login import find_login
 
     remote = None if "://" in name else _remote(instance, folder)
     address = parse_issue(name.strip(), instance.config, remote)
-    environ = {**instance.secrets, **instance.environ}
-    account = find_login(address.repository.forge, instance.config, environ, instance.redactor)
-    with ForgeClient(address.repository, account.token, bearer=account.bearer) as client:
+    with client_for(instance, address.repository) as client:
         try:
             issue = client.issue(address.number)
             comments = list(islice(client.comments(address.number, "issue"), MOST_COMMENTS))

@@ -44,7 +44,8 @@ class Approvals(ThreadRecords[Approval | Revocation]):
         content: Approval | Revocation,
         judge: Callable[[list[ApprovalRecord], Hash], _Result],
     ) -> _Result:
-        """Commit an approval or a revocation of one, as `add`. Moves `refs/uwf/approvals/<ULID>`. Raises as `add`."""
+        """Commit an approval or a revocation of one, if `judge` doesn't raise, which gets all records and the new node,
+        and return its result. Moves `refs/uwf/approvals/<ULID>`. Raises as `add`."""
         known = {step.hash for step in at.history.steps} | {at.history.start_hash}
         if isinstance(content, Approval):
             kind, content = APPROVAL, content._replace(digest=content.shown.digest)
@@ -54,7 +55,9 @@ class Approvals(ThreadRecords[Approval | Revocation]):
         def page(node: Hash) -> tuple[bytes, str]:
             return page_and_message(node, content, lambda target: self._store.get(target).payload)
 
-        return self.add(at.head, kind, content, known, page, judge)
+        return self.add(
+            at.head, kind, content, known, page, lambda commit, node: judge(self.up_to(commit), node)
+        )
 
 
 def page_and_message(

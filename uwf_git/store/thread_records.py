@@ -116,6 +116,12 @@ class ThreadRecords(Generic[_Content]):
         tip = self.tip(thread)
         return self.up_to(tip) if tip is not None else []
 
+    def has(self, thread: ThreadId, node: Hash) -> bool:
+        """Return whether a thread has a record of a node."""
+        tip, repository = self.tip(thread), self._store.repository
+        path = "/".join(folder_of(self._kind, node))
+        return tip is not None and repository.file(repository.commit(tip).tree, path) is not None
+
     def up_to(self, tip: Oid) -> list[ThreadRecord[_Content]]:
         """Return the records that a commit leads to. Raises StoreDamaged."""
         store = self._store
@@ -134,9 +140,9 @@ class ThreadRecords(Generic[_Content]):
         content: _Content,
         known: Set[Hash],
         page_and_message: Callable[[Hash], tuple[bytes, str]],
-        judge: Callable[[list[ThreadRecord[_Content]], Hash], _Result],
+        judge: Callable[[Oid, Hash], _Result],
     ) -> _Result:
-        """Commit a record of a head, if `judge` doesn't raise, which gets all records and the new node, and return its
+        """Commit a record of a head, if `judge` doesn't raise, which gets the commit and the new node, and return its
         result. The folder has the nodes that the new one reaches without those of the workflow and the `known`. Moves
         the thread's ref of the kind once all is synced. Raises HeadMoved if it keeps moving, SigningFailed."""
         store, repository = self._store, self._store.repository
@@ -147,7 +153,7 @@ class ThreadRecords(Generic[_Content]):
                 node = store.put(type_hash, content.payload())
                 commit = self._commit(head, node, content.at, tip, known, page_and_message)
             store.index_commit(commit)
-            result = judge(self.up_to(commit), node)
+            result = judge(commit, node)
             try:
                 repository.put_ref(ref, tip, commit)
             except HeadMoved:

@@ -82,7 +82,8 @@ class StepWorkspace:
         self._project = self._tree.project
 
     @property
-    def _settings(self) -> WorkspaceSettings:
+    def settings(self) -> WorkspaceSettings:
+        """The settings of the project."""
         checkout = Path(self.note.checkout) if self.note.checkout else None
         return self._instance.config.workspace.of(checkout)
 
@@ -266,7 +267,7 @@ class StepWorkspace:
     def _make(self, expected: str) -> str:
         """Make the worktree; return the commit that the step begins at, "" if that is to be found out."""
         project, instance = self._project, self._instance
-        settings = self._settings
+        settings = self.settings
         make_room(instance, settings.keep - 1)
         tip = project.ref(self._tree.ref)
         if tip and tip != expected:
@@ -381,7 +382,7 @@ class StepWorkspace:
         what = f"{role}: {maker.verdict or f'step {number}'}"
         agent = layout.agent_author(maker.credit)
         message = self._message(what, number, agent.name)
-        commit = tree.commit_files(message, self._settings.author or agent, self._user)
+        commit = tree.commit_files(message, self.settings.author or agent, self._user)
         tree.keep_times()
         if commit != base:
             self._note_made_here(commit)
@@ -425,22 +426,22 @@ class StepWorkspace:
         return self._instance.store.repository.user
 
     @property
-    def _person(self) -> Person:
+    def person(self) -> Person:
         """The person who answers for the code that is committed."""
-        return self._settings.author or self._user
+        return self.settings.author or self._user
 
     def _commit(self, present: str, what: str) -> str:
-        return self._tree.commit(present, self._message(what), self._person, self._user)
+        return self._tree.commit(present, self._message(what), self.person, self._user)
 
     def _message(self, what: str, number: int = 0, agent: str = "") -> str:
         trailers = {}
         if number:
             trailers = {layout.THREAD_TRAILER: self._thread, "Uwf-Number": str(number)}
             trailers[LOGS_TRAILER] = logs_url(self._instance, self._thread)
-        if self._settings.author is not None:
+        if self.settings.author is not None:
             trailers[_AGENT_TRAILER] = agent
-        if self._settings.sign_off:
-            trailers[_SIGNED_TRAILER] = self._person.ident
+        if self.settings.sign_off:
+            trailers[_SIGNED_TRAILER] = self.person.ident
         body = "" if number else f"in the worktree of thread {self._thread}"
         return layout.message(what, trailers, body).rstrip("\n") + "\n"
 

@@ -73,10 +73,9 @@ def check(
     require_recordable(instance, instance.threads.head(thread))
     tree = workspace.project.tree(commit)
     checkout = Path(workspace.note.checkout) if workspace.note.checkout else None
-    settings = instance.config.workspace.of(checkout)
     place = instance.location.root / "landing" / thread
     results: list[LandingCheck] = []
-    with checked_out(workspace.project, commit, place, settings, checkout, thread) as folder:
+    with checked_out(workspace.project, commit, place, workspace.settings, checkout, thread) as folder:
         for command in commands:
             tell(" ".join(command))
             variables = {**instance.secrets, "UWF_THREAD": thread}

@@ -201,8 +201,7 @@ class Effects(ThreadRecords[EffectRecord]):
         """Commit an effect, a settlement or a check, and return its node's hash. Moves `refs/uwf/effects/<ULID>`, once
         all is synced to disk. Raises as `add`."""
         type_hash = _TYPES[type(content)]
-        recorded = {record.hash for record in self.all(head.thread)}
-        while hash_of(type_hash, content.payload()) in recorded:  # the same in the same second
+        while self.has(head.thread, hash_of(type_hash, content.payload())):  # the same in the same second
             content = content._replace(at=content.at + 1)
         known = {head.node, head.row.start or head.node}
         if isinstance(content, Settlement):
@@ -213,7 +212,7 @@ class Effects(ThreadRecords[EffectRecord]):
             content,
             known,
             lambda node: page_and_message(node, content),
-            lambda _records, node: node,
+            lambda _commit, node: node,
         )
 
 

@@ -17,8 +17,16 @@ from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
 from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.ext.landing.pull_request import PullRequest, client_for, repository_at, request_merge
-from uwf_git.ext.landing.request import RequestText, changes_of, request_text, title_of
+from uwf_git.ext.landing.issue_comment import comment_on_issue
+from uwf_git.ext.landing.pull_request import PullRequest, repository_at, request_merge
+from uwf_git.ext.landing.request import (
+    RequestText,
+    changes_of,
+    closing_line,
+    message_without_links,
+    request_text,
+    title_of,
+)
 from uwf_git.ext.landing.settings import KEEP, LandSettings, settings_of
 from uwf_git.ext.landing.sync import raise_if_merged
 from uwf_git.ext.landing.thread_turn import tell_thread
@@ -31,6 +39,7 @@ from uwf_git.plugin import (
     RebasePick,
     UwfError,
     WorkspaceFailed,
+    client_for,
     code_at_end,
     ended_state,
     fenced,
@@ -159,24 +168,29 @@ class Landing:
             raise HeadMoved(
                 f"branch {branch} moves too often to land thread {self._thread}", "repeat it later"
             )
-        text = request_text(self._instance, self._at.head, self._history, self._code, rebased.tree, checks)
+        closes = closing_line(self._instance, self._history, self._repository)
+        text = request_text(
+            self._instance, self._at.head, self._history, self._code, rebased.tree, checks, closes
+        )
         pull, answered = None, 0
         if client is not None:
             with client:
                 pull = request_merge(self._instance, self._thread, client, branch, onto, text, self._is_draft)
                 answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
+        if self._settings.comment and self._history.start.issue is not None:
+            comment_on_issue(self._instance, self._at.head, self._history, pull)
         facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._remote)
         return Landed(self._thread, *facts, tuple(checks), text, pull, answered)
 
     def _own_branch(self) -> tuple[str, str]:
         """Return the branch of the request, and its commit there, "" if it isn't there. One that others pushed to is
         not touched: another name is taken, or if it was this thread's, Invalid raised."""
-        issue = None
+        issue = self._history.start.issue
         variables = {
             "workflow": self._history.workflow.name,
             "thread": self._thread,
             "title": title_of(self._history),
-            "issue": issue,
+            "issue": issue.value() if issue is not None else None,
         }
         names = (
             [self._branch] if self._branch else [*candidates(branch_name(self._settings.branch, variables))]
@@ -257,22 +271,25 @@ class Landing:
         )
 
     def _picks(self, since: str) -> list[RebasePick]:
-        user = self._instance.store.repository.user
-        me = user.at(int(time.time()))
-        signed = f"Signed-off-by: {user.ident}\n" if self._settings.sign_off else ""
-        words = ("rev-list", "--reverse", "--first-parent", "--parents", f"{since}..{self._code.commit}")
-        rows = [row.split() for row in self._project.line(*words).splitlines()]
+        person = self._workspace.person
+        now = int(time.time())
+        by, me = person.at(now), self._instance.store.repository.user.at(now)
+        signed = f"Signed-off-by: {person.ident}\n" if self._workspace.settings.sign_off else ""
+        revisions = ("--reverse", "--first-parent", "--parents", f"{since}..{self._code.commit}")
+        rows = [row.split() for row in self._project.line("rev-list", *revisions).splitlines()]
         if self._settings.commits == KEEP and all(len(row) == 2 for row in rows):
             return [
-                RebasePick(parent, commit, author or me, me, message + signed)
+                RebasePick(parent, commit, author or me, me, _signed(message_without_links(message), signed))
                 for commit, parent in rows
                 for author, message in [self._said_by(commit)]
             ]
         lines = [one_line(title_of(self._history), 72)]
-        lines += (f"- {line}" for line in changes_of(self._instance, self._history))
+        lines += dict.fromkeys(f"- {line}" for line in changes_of(self._instance, self._history))
+        closes = closing_line(self._instance, self._history, repository_at(self._instance, self._url))
+        lines += (closes,) if closes else ()
         trailers = f"Uwf-Thread: {self._thread}\nUwf-Record: {self._at.head.commit}\n{signed}"
         message = "\n".join((lines[0], "", *lines[1:], *([""] if lines[1:] else []), trailers))
-        return [RebasePick(since, self._code.commit, me, me, message)]
+        return [RebasePick(since, self._code.commit, by, me, message)]
 
     def _said_by(self, commit: str) -> tuple[str, str]:
         text = self._project.run("cat-file", "commit", commit).out.decode("utf-8", "replace")
@@ -364,6 +381,10 @@ class Landing:
         except UwfError as error:
             raise kind(problem, error.hint) from None
         raise kind(problem, f"it was told: uwf thread run {goes_on}")
+
+
+def _signed(message: str, line: str) -> str:
+    return message if line in message else message + line
 
 
 def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool:

@@ -6,12 +6,11 @@ somebody else's, and its text stays.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.plugin import Invalid, ReviewClient, find_login, parse_repository, words
+from uwf_git.plugin import Invalid, parse_repository, words
 
 if TYPE_CHECKING:
     from uwf_git.ext.landing.request import RequestText
@@ -27,12 +26,6 @@ class PullRequest(NamedTuple):
     url: str
     is_draft: bool
     is_new: bool
-
-
-def client_for(instance: Instance, repository: ForgeRepository) -> ReviewClient:
-    """Return a client with the user's login. Raises Invalid without one."""
-    login = find_login(repository.forge, instance.config, os.environ, instance.redactor)
-    return ReviewClient(repository, login.token, bearer=login.bearer)
 
 
 def repository_at(instance: Instance, url: str) -> ForgeRepository | None:

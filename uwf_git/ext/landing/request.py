@@ -6,6 +6,7 @@ What agents and strangers wrote stands in code spans, in which a forge looks for
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ from uwf_git.plugin import (
     markdown,
     one_line,
     parse_detail,
+    parse_issue,
     spending_account,
     step_code,
     summary_of,
@@ -23,8 +25,11 @@ from uwf_git.plugin import (
 
 if TYPE_CHECKING:
     from uwf_git.ext.landing.checks import LandingCheck
-    from uwf_git.plugin import Head, History, Instance, Revision, StepContext
+    from uwf_git.plugin import ForgeRepository, Head, History, Instance, Revision, StepContext
 
+_REFERENCE = re.compile(r"([\w./-]*[#!][0-9]+|\bGH-[0-9]+|[\w+.-]*://\S+)", re.IGNORECASE)
+_MENTION = re.compile(r"(?<!\w)@(?=[\w\[])")
+_OWN_TRAILER = re.compile(r"(?:Agent-Logs-Url|Uwf-[A-Za-z]+|Signed-off-by|Co-authored-by): ")
 _LONGEST_TITLE = 100
 _SHOWN = 12  # letters of a tree or digest
 _LONGEST_LINE = 70
@@ -50,8 +55,32 @@ class Claim(NamedTuple):
 
 
 def title_of(history: History) -> str:
-    lines = (one_line(line, _LONGEST_TITLE) for line in history.start.prompt.splitlines() if line.strip())
-    return next(lines, history.workflow.name).lstrip("# ")
+    """Return the title of a request: the issue's, or the first line of the prompt."""
+    issue, lines = history.start.issue, history.start.prompt.splitlines()
+    line = issue.title if issue is not None else next(filter(str.strip, lines), history.workflow.name)
+    return without_links(one_line(line, _LONGEST_TITLE).lstrip("# "))
+
+
+def without_links(text: str) -> str:
+    """Return a text of others for a title or a message, in which no forge finds a person to tell, or an issue that a
+    merge would close."""
+    return _MENTION.sub("@ ", _REFERENCE.sub(r'"\1"', text))
+
+
+def message_without_links(message: str) -> str:
+    """Return a commit's message as `without_links`, but for the trailers that say who made it."""
+    lines = message.splitlines()
+    return "\n".join(line if _OWN_TRAILER.match(line) else without_links(line) for line in lines) + "\n"
+
+
+def closing_line(instance: Instance, history: History, repository: ForgeRepository | None) -> str:
+    """Return the line by which a merge closes the issue of a thread, if that is in the same repository; else one that
+    names it, "" without an issue."""
+    issue = history.start.issue
+    if issue is None:
+        return ""
+    is_own = repository is not None and parse_issue(issue.url, instance.config).repository == repository
+    return f"Closes #{issue.number}" if is_own else f"For {issue.url}"
 
 
 def changes_of(instance: Instance, history: History) -> Iterator[str]:
@@ -60,7 +89,7 @@ def changes_of(instance: Instance, history: History) -> Iterator[str]:
         code = step_code(instance, step.detail) if step.role != USER else None
         if code is not None and code.is_changed:
             text = summary_of(instance, history.workflow, step.role, step.output).text
-            yield one_line(f"{step.role}: {text}" if text else step.role, _LONGEST_LINE)
+            yield without_links(one_line(f"{step.role}: {text}" if text else step.role, _LONGEST_LINE))
 
 
 def request_text(
@@ -70,15 +99,17 @@ def request_text(
     code: Revision,
     tree: str,
     checks: Sequence[LandingCheck],
+    closes: str,
 ) -> RequestText:
     """Return the text of a request for a commit with this tree, which was made of a thread's code."""
     parts = [
         markdown.quoted(markdown.inline(title_of(history), _LONGEST_TITLE)),
+        closes,
         "## What changed\n\n" + "\n".join(_changes(instance, history)),
         "## Claims\n\n" + _table(claims(instance, history, code, tree, checks)),
         " · ".join(_origin(instance, head, history)),
     ]
-    return RequestText(title_of(history), "\n\n".join(parts) + "\n")
+    return RequestText(title_of(history), "\n\n".join(filter(None, parts)) + "\n")
 
 
 def claims(

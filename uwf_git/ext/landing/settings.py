@@ -1,4 +1,4 @@
-"""The section `land` of `config.yaml`: {onto, branch, commits: squash | keep, checks, timeout, signOff}."""
+"""The section `land` of `config.yaml`: {onto, branch, commits: squash | keep, checks, timeout, comment}."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ if TYPE_CHECKING:
 
 SECTION = "land"
 SQUASH, KEEP = "squash", "keep"
-_FIELDS = ("onto", "branch", "commits", "checks", "timeout", "signOff")
+_FIELDS = ("onto", "branch", "commits", "checks", "timeout", "comment")
 
 
 class LandSettings(NamedTuple):
-    """How work lands. `onto` is the branch, "" for the remote's default; `branch` is a template
-    for the name of a request's branch; `commits` squashes a thread's commits or keeps
-    them. `checks` are commands, None for those of the workflow's roles, each limited to `timeout` seconds. `sign_off`
-    adds the user's Signed-off-by."""
+    """How work lands. `onto` is the branch, "" for the remote's default; `branch` a template for the name of a
+    request's branch; `commits` squashes a thread's commits or keeps them. `checks` are commands, None for those of the
+    workflow's roles, each limited to `timeout` seconds; `comment` keeps one on a thread's issue."""
 
     onto: str = ""
     branch: str = "{{ workflow }}/{% if issue %}{{ issue.number }}-{% endif %}{{ title }}"
     commits: str = SQUASH
     checks: tuple[tuple[str, ...], ...] | None = None
     timeout: float = 1800.0
-    sign_off: bool = False
+    comment: bool = False
 
 
 def settings_of(config: Config) -> LandSettings:
@@ -41,14 +40,14 @@ def read_settings(reader: ConfigReader, value: Any) -> LandSettings:
         commits = usual.commits
     lines = reader.texts((*path, "checks"), entry.get("checks"))
     checks = None if lines is None else tuple(reader.command(path, line, "checks") for line in lines)
-    sign_off = entry.get("signOff", False)
-    if not isinstance(sign_off, bool):
-        reader.refuse((*path, "signOff"), "signOff is true or false")
+    comment = entry.get("comment", False)
+    if not isinstance(comment, bool):
+        reader.refuse((*path, "comment"), "comment is true or false")
     return LandSettings(
         reader.text(path, entry, "onto"),
         reader.text(path, entry, "branch") or usual.branch,
         commits,
         checks,
         reader.timeout(path, entry) or usual.timeout,
-        sign_off is True,
+        comment is True,
     )

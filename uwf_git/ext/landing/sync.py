@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.ext.landing.effect_records import ENDED, Effects, RecordedEffect
 from uwf_git.ext.landing.effects import Sending, once, settle_further
 from uwf_git.ext.landing.kin import goes_on_as, kin_of, texts_of_user
-from uwf_git.ext.landing.pull_request import client_for, repository_at
+from uwf_git.ext.landing.pull_request import repository_at
 from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
     Feedback,
     ForgeDeclined,
     Invalid,
     NotFound,
+    client_for,
     feedback_text,
     given_in,
     one_line,
