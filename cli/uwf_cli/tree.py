@@ -173,6 +173,7 @@ uwf = group(
         "continue": ("running", "Continue a thread from another machine."),
         "thread": thread,
         "workspace": workspace,
+        "clean": ("workspace", "Remove what ended threads have left."),
         "ps": ("running", "List running steps on this machine."),
         "watch": ("watch", "Print events of threads, one per line."),
         "grep": ("listing", "Search prompts, answers and outputs."),
@@ -214,7 +215,7 @@ uwf = group(
         "Try it without setup: the default agent, uwf-rehearse, generates outputs.",
     ),
     sections={
-        "Run": ("run", "continue", "thread", "workspace", "inbox", "agent", "setup"),
+        "Run": ("run", "continue", "thread", "workspace", "clean", "inbox", "agent", "setup"),
         "Read": ("ps", "watch", "grep", "stats", "export"),
         "Workflows and crews": ("workflow", "templates", "guide"),
         "Many at once": (),

@@ -164,6 +164,7 @@ ACTS = (
     "uwf remote reject-rewrite {thread}",
     "uwf push origin {thread} --delete",
     "uwf workflow accept shorter",
+    "uwf clean --yes",
 )
 
 

@@ -203,6 +203,7 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     started["working"] = call("thread start", "pair", "-p", SAID, *place).json["thread"]
     call("thread step", started["working"], "--agent", runs)
     call("workspace remove", started["working"])
+    call("clean", "--discard", "--yes")
     call("continue", started["working"], "--agent", runs, "--max-steps", "1", check=None)
     call("thread show", WORD, check=None)
     call("workflow show", f"{SHELL} {TOKEN}", check=None)

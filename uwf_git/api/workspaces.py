@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.kinds import parse_attempt, parse_step
 from uwf_git.format.types import is_kind
+from uwf_git.store.location import checkout_around
 from uwf_git.workspaces.changes import Changes as Changes
 from uwf_git.workspaces.changes import changes as changes
 from uwf_git.workspaces.changes import step_code, thread_code
@@ -14,12 +15,14 @@ from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import FOLDER, WORKTREE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.format.kinds import Revision
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
+    from uwf_git.workspaces.cleaning import Leftovers as Leftovers
     from uwf_git.workspaces.removal import Workspace
 
 # Workspaces
@@ -81,6 +84,59 @@ def remove(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     from uwf_git.workspaces import removal
 
     return {"thread": thread, **workspace_value(removal.remove(instance, thread))}
+
+
+# Cleaning
+
+
+def leftovers(
+    instance: Instance,
+    threads: Collection[ThreadId] = (),
+    folder: Path | None = None,
+    discards: bool = False,
+    remote: bool = False,
+) -> list[Leftovers]:
+    """Return what threads have left, by default of the project around a folder, or of all projects. Raises as
+    `workspaces.cleaning.leftovers`."""
+    from uwf_git.workspaces.cleaning import Scope, leftovers
+
+    checkout = checkout_around(folder) if folder is not None else None
+    project = checkout.common if checkout is not None else None
+    return list(leftovers(instance, Scope(threads, project, discards, remote)))
+
+
+def leftovers_value(instance: Instance, item: Leftovers, is_removed: bool = False) -> dict[str, Any]:
+    """Return a thread's leftovers as JSON; `removed` says whether those of `removes` are gone."""
+    return {
+        "thread": item.thread,
+        "status": _status(instance, item.thread),
+        "project": str(item.project),
+        "merged": {"into": item.landing.branch, "commits": item.landing.has_commits}
+        if item.landing
+        else None,
+        "removes": item.removes,
+        "loses": [{**loss._asdict(), "files": list(loss.files)} for loss in item.losses],
+        "stays": [{"place": place, "reason": reason} for place, reason in item.stays.items()],
+        "removed": is_removed and item.removes != [],
+    }
+
+
+def clean(instance: Instance, items: list[Leftovers]) -> Iterator[tuple[Leftovers, UwfError | None]]:
+    """Remove what goes of threads' leftovers, first on remotes; yield each with why it stays, None if it is gone. Moves
+    refs as `workspaces.cleaning.unshare` and `remove`. Raises RemoteFailed if a remote can't be reached, and
+    RequirementUnmet within a step."""
+    from uwf_git.workspaces import cleaning
+
+    instance.require_person("cleans up")
+    refusals = cleaning.unshare(instance, items)
+    for item in items:
+        error = refusals.get(item.thread)
+        if error is None and item.removes:
+            try:
+                cleaning.remove(instance, item)
+            except UwfError as failure:
+                error = failure
+        yield item, error
 
 
 def _status(instance: Instance, thread: ThreadId) -> str | None:

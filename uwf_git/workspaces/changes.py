@@ -36,7 +36,8 @@ RAW_BYTES = 64 << 20
 
 _LOOK_BACK = 200  # steps in which a thread's newest code is looked for
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_VARIABLES = {"GIT_NO_LAZY_FETCH": "1"}  # in a partial clone, what is absent is not here
+NO_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
+"""Variables of git by which objects that a partial clone lacks are not here."""
 _DIFF = (
     # Larger files count as binary: git would hold them in memory.
     *("-c", "core.bigFileThreshold=16m", "-c", "core.quotePath=false"),
@@ -139,7 +140,7 @@ def projects_with(instance: Instance, thread: ThreadId | None, code: Revision) -
 
 def diff_of(project: Project, commit: str, at_most: int) -> bytes:
     """Return the patch of a commit against its first parent, without context, cut after `at_most` bytes."""
-    git = project.git(variables=_VARIABLES)
+    git = project.git(variables=NO_FETCH)
     return git.run(*_DIFF, "-U0", "--root", "--no-commit-id", commit, "--", at_most=at_most).out
 
 
@@ -148,7 +149,7 @@ def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> byt
     than RAW_BYTES."""
     for project in projects_with(instance, thread, code):
         with suppress(RemoteFailed):  # a shallow or partial clone
-            git = project.git(variables=_VARIABLES)
+            git = project.git(variables=NO_FETCH)
             content = git.run(*RAW_DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
             return content if len(content) <= RAW_BYTES else None
     return None
@@ -210,7 +211,7 @@ def _code(detail: Hash, get: Callable[[Hash], Node], first: bool = False) -> Rev
 def _has(project: Project, *commits: str) -> bool:
     if not all(map(_ID.fullmatch, commits)):
         return False
-    git = project.git(variables=_VARIABLES)
+    git = project.git(variables=NO_FETCH)
     lines = "".join(f"{commit}\n" for commit in commits).encode("ascii")
     content = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, git=git).out
     return content.split() == [b"commit"] * len(commits)
@@ -218,7 +219,7 @@ def _has(project: Project, *commits: str) -> bool:
 
 def _files(project: Project, code: Revision) -> tuple[ChangedFile, ...]:
     words = (*_DIFF, "--raw", "--numstat", "-z", code.base, code.commit, "--")
-    content = project.run(*words, git=project.git(variables=_VARIABLES)).out
+    content = project.run(*words, git=project.git(variables=NO_FETCH)).out
     parts = iter(content.decode("utf-8", "replace").split("\0"))
     letters: dict[str, tuple[str, str]] = {}
     files = []
@@ -241,7 +242,7 @@ def _files(project: Project, code: Revision) -> tuple[ChangedFile, ...]:
 
 
 def _patch(project: Project, code: Revision) -> str:
-    git = project.git(variables=_VARIABLES)
+    git = project.git(variables=NO_FETCH)
     words = (*PATCH, code.base, code.commit, "--")
     patch = git.run(*words, at_most=PATCH_BYTES + 1).out
     if len(patch) <= PATCH_BYTES:

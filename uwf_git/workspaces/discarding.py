@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
 from uwf_git.store.history import links
+from uwf_git.workspaces.merged import landing
+from uwf_git.workspaces.moved import checkout_of
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.project import KEPT, Project, tracking, work_ref
 from uwf_git.workspaces.removal import leave, own_worktree
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def discard(instance: Instance, thread: ThreadId) -> None:
     """Remove what a thread that was removed has in its project: worktree, code and what was kept of it. Commits that
-    are nowhere else stay, and a warning names their refs."""
+    are nowhere else stay; a warning names their refs, unless a branch has what they change."""
     leave(instance, thread)
     tree = own_worktree(instance, thread)
     if tree is None or tree.exists or not tree.project.common.is_dir():
@@ -36,7 +38,13 @@ def discard(instance: Instance, thread: ThreadId) -> None:
         count = project.only_in(refs, tip) if tip else 0
         if tip and not count:
             doomed[tree.ref] = tip
-        if stays := [ref for ref in refs if ref not in doomed]:
+        stays = [ref for ref in refs if ref not in doomed]
+        note = Notes(instance.store.repository.private).read(thread)
+        if stays == [tree.ref] and note is not None:
+            checkout = checkout_of(instance, thread, project)
+            if landing(project, checkout, note.base, tip):
+                stays = []  # it goes once the thread can't be restored
+        if stays:
             at = f"git -C {shlex.quote(str(project.common))}"
             command = f"{at} update-ref -d {tree.ref}"
             if stays != [tree.ref]:
@@ -47,7 +55,6 @@ def discard(instance: Instance, thread: ThreadId) -> None:
                 f"the code of thread {thread} stays on {' and '.join(stays[:3])}, with {why}; remove it: {command}"
             )
         project.drop(doomed)
-        note = Notes(instance.store.repository.private).read(thread)
         remote = remote_of(instance, note) if note is not None else ""
         if remote and (pushed := project.commit(tracking(remote, thread))):
             project.drop({tracking(remote, thread): pushed})

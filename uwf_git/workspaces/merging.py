@@ -234,6 +234,11 @@ class Merging:
         WorkspaceFailed, RemoteFailed if git can't merge them here."""
         return _names(self._merge_tree(ours, theirs, "the commits")[1])
 
+    def adds_nothing(self, ours: str, theirs: str) -> bool:
+        """Return whether a merge of `theirs` would leave `ours` as it is. Raises as `conflicting`."""
+        tree, conflicts = self._merge_tree(ours, theirs, "the commits")
+        return not conflicts and tree == self._commits([ours])[ours].tree
+
     def keep(self, merged: Merged | Rebased) -> None:
         """Write the last merge, or what was rebased last, to the project. Waits for the disk; touches no ref."""
         wanted = "".join(f"{item}\n" for item in (merged.commit, *(f"^{parent}" for parent in self._parents)))

@@ -4,6 +4,7 @@ is here and what was last fetched; nothing is fetched."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,13 +50,14 @@ def moved_branch(
 ) -> MovedBranch | None:
     """Return the branch that has moved on, first one that conflicts; None if none has, or git can't tell in time."""
     try:
-        branches = list(_moved(project, _checkout(instance, thread, project), code))
+        branches = list(_moved(project, checkout_of(instance, thread, project), code))
     except (UwfError, OSError):
         return None
     return next((branch for branch in branches if branch.conflicts), branches[0] if branches else None)
 
 
-def _checkout(instance: Instance, thread: ThreadId, project: Project) -> Checkout | None:
+def checkout_of(instance: Instance, thread: ThreadId, project: Project) -> Checkout | None:
+    """Return the checkout of the project in which a thread was started, None if it is gone."""
     note = Notes(instance.store.repository.private).read(thread)
     if note is not None and note.checkout and Path(note.checkout).is_dir():
         checkout = checkout_around(Path(note.checkout))
@@ -67,7 +69,7 @@ def _checkout(instance: Instance, thread: ThreadId, project: Project) -> Checkou
 def _moved(project: Project, checkout: Checkout | None, code: Revision) -> Iterator[MovedBranch]:
     from uwf_git.workspaces.merging import merging
 
-    tips = {tip: name for name, tip in _targets(project, checkout, code)}
+    tips = {tip: name for name, tip in next(_targets(project, checkout, code.base), ())}
     tips = {tip: name for tip, name in tips.items() if not _is_one_line(project, tip, code.commit)}
     if not tips:
         return
@@ -81,19 +83,22 @@ def _is_one_line(project: Project, tip: str, commit: str) -> bool:
     return project.is_ancestor(tip, commit) or project.is_ancestor(commit, tip)
 
 
-def _targets(project: Project, checkout: Checkout | None, code: Revision) -> Iterator[tuple[str, str]]:
-    """Yield names and tips: of the branch that is checked out if it has the code's base, else of the default branch;
-    and of its upstream."""
+def targets(project: Project, checkout: Checkout | None, base: str) -> dict[str, str]:
+    """Return the branches that code which began at `base` may be merged into, with their tips."""
+    return dict(chain.from_iterable(_targets(project, checkout, base)))
+
+
+def _targets(project: Project, checkout: Checkout | None, base: str) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Yield names and tips: of the branch that is checked out if it has the code's base, then of default branches; each
+    with that of its upstream."""
     head = project.line("symbolic-ref", "-q", "HEAD", git=project.git(checkout.git_dir if checkout else None))
     for name in (head, *_DEFAULTS):
         tip = project.commit(name) if name else ""
-        if not tip or (name == head and not project.is_ancestor(code.base, tip)):
+        if not tip or (name == head and not project.is_ancestor(base, tip)):
             continue
         upstream = project.line("rev-parse", "-q", "--symbolic-full-name", f"{_short(name)}@{{upstream}}")
-        yield _short(name), tip
-        if upstream and (fetched := project.commit(upstream)):
-            yield _short(upstream), fetched
-        return
+        fetched = project.commit(upstream) if upstream else ""
+        yield ((_short(name), tip), *(((_short(upstream), fetched),) if fetched else ()))
 
 
 def _short(name: str) -> str:

@@ -3,7 +3,7 @@ commits of the steps that were recorded here, a line each of `<ULID>.code`."""
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ class Note(NamedTuple):
     """A thread's workspace. Of a worktree, `project` is the repository's git directory, `checkout` the user's
     checkout ("" for a bare repository), `inside` the agents' folder below it, `base` the commit that the
     thread begins at, `root` the repository's first commit, `url` the URL by which it is known, `remote` the
-    project's remote for the branch, "" for none. `owner` is the thread whose worktree this is; a
-    sub-workflow works in its parent's. Of a folder, `place` is that folder."""
+    project's remote for the code, "" for none, `unshared` the commit of it that was deleted there. `owner` is the
+    thread whose worktree this is; a sub-workflow works in its parent's. Of a folder, `place` is that folder."""
 
     kind: str
     project: str = ""
@@ -28,6 +28,7 @@ class Note(NamedTuple):
     owner: str = ""
     place: str = ""
     url: str = ""
+    unshared: str = ""
 
 
 class Notes:
@@ -81,6 +82,13 @@ class Notes:
                 with contextlib.suppress(OSError, ValueError):
                     commits.update(self._code(thread).read_text(encoding="ascii").split())
         return frozenset(commits)
+
+    def forget_code(self, thread: ThreadId, commits: Collection[str]) -> None:
+        """Let `uwf verify` no longer miss commits that were made here. Raises StoreUnwritable."""
+        with contextlib.suppress(FileNotFoundError):
+            rows = self._code(thread).read_text(encoding="ascii").split()
+            data = "".join(f"{row}\n" for row in rows if row not in commits).encode("ascii")
+            write_private(self._code(thread), data, f"cannot note the code of {thread}", synced=True)
 
     def _code(self, thread: ThreadId) -> Path:
         return self._folder / f"{thread}.code"

@@ -322,6 +322,11 @@ class Project:
         excluded = (f"--exclude={name}" for name in refs)
         return int(self.line("rev-list", "--count", commit, "--not", *excluded, "--all") or 0)
 
+    def only_commits_in(self, refs: Iterable[str], commits: Iterable[str]) -> set[str]:
+        """Return the commits up to some that nothing but these refs leads to."""
+        excluded = (f"--exclude={name}" for name in refs)
+        return set(self.run("rev-list", *commits, "--not", *excluded, "--all").out.decode("ascii").split())
+
     def drop(self, refs: Mapping[str, str]) -> None:
         """Delete refs that are still where they were."""
         lines = "".join(f"delete {name} {oid}\n" for name, oid in refs.items())
@@ -497,11 +502,7 @@ class Project:
         """Push threads' code; return those whose ref the remote didn't take, with the server's reason, "" for one that
         has another commit there. Raises RemoteFailed if it cannot be reached."""
         names = [f"{work_ref(thread)}:{work_ref(thread)}" for thread in threads]
-        done = self.git().run(*_QUIET, *_PUSH, remote, *names, check=False)
-        rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
-        refusals = {row[1].partition(":")[0]: row[2] for row in rows if row[0] == "!" and len(row) > 2}
-        if done.code and not refusals:
-            raise failure(_PUSH, done)
+        refusals = self._push(remote, *names)
         refused = {}
         for thread in threads:
             refusal = refusals.get(work_ref(thread))
@@ -511,6 +512,29 @@ class Project:
                 is_servers = refusal.startswith("[remote rejected]")
                 refused[thread] = refusal.partition(" (")[2].removesuffix(")") if is_servers else ""
         return refused
+
+    def _push(self, *words: str) -> dict[str, str]:
+        """Push; return what git says of the refs there that weren't moved."""
+        done = self.git().run(*_QUIET, *_PUSH, *words, check=False)
+        rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
+        refusals = {row[1].rpartition(":")[2]: row[2] for row in rows if row[0] == "!" and len(row) > 2}
+        if done.code and not refusals:
+            raise failure(_PUSH, done)
+        return refusals
+
+    def delete_there(self, remote: str, commits: Mapping[ThreadId, str]) -> dict[ThreadId, str]:
+        """Delete threads' code on the remote if it is at these commits there, or gone, with what tracks it; return why
+        others stay. Raises RemoteFailed if the remote cannot be reached."""
+        refs = {work_ref(thread): oid for thread, oid in commits.items()}
+        leases = (f"--force-with-lease={ref}:{oid}" for ref, oid in refs.items())
+        refusals = self._push(*leases, remote, *(f":{ref}" for ref in refs))
+        if refusals:
+            listed = self.git().run("ls-remote", remote, *refusals).out.decode("utf-8", "replace")
+            there = {row.partition("\t")[2] for row in listed.splitlines()}
+            refusals = {ref: reason for ref, reason in refusals.items() if ref in there}
+        gone = {thread: oid for thread, oid in commits.items() if work_ref(thread) not in refusals}
+        self.drop({tracking(remote, thread): oid for thread, oid in gone.items()})
+        return {thread: refusals[work_ref(thread)] for thread in commits if thread not in gone}
 
     def heads_at(self, remote: str, *branches: str) -> tuple[str, dict[str, str]]:
         """Return the branch that a remote's HEAD is, "" if unknown, and the commits of these branches and of that one.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import Busy, Invalid, NotFound, UwfError
+from uwf_git.base.errors import Busy, Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.removed import kept_threads
 from uwf_git.workspaces.notes import Note, Notes
@@ -69,12 +69,21 @@ def leave(instance: Instance, thread: ThreadId) -> None:
     if tree is None or not tree.exists:
         return
     try:
-        _save(instance, tree)
-        tree.remove()
+        put_away(instance, tree)
     except UwfError as error:
         instance.warn(f"{error.message}; {error.hint}")
+
+
+def put_away(instance: Instance, tree: Worktree) -> None:
+    """Remove a worktree, with what is uncommitted kept as a commit. Raises WorkspaceFailed. The caller holds the
+    thread's lock."""
+    try:
+        _save(instance, tree)
+        tree.remove()
     except OSError as error:
-        instance.warn(f"worktree {tree.folder} cannot be removed: {error}")
+        raise WorkspaceFailed(
+            f"worktree {tree.folder} cannot be removed: {error}", "mend that, then: uwf gc"
+        ) from None
 
 
 def tidy(instance: Instance) -> list[ThreadId]:
@@ -83,7 +92,7 @@ def tidy(instance: Instance) -> list[ThreadId]:
     notes, threads = Notes(instance.store.repository.private), instance.threads
     remaining: list[ThreadId] = []
     restorable = kept_threads(instance.store.repository)
-    for thread, _ in notes.all():
+    for thread, note in notes.all():
         is_gone = not threads.exists(thread)
         if not is_gone and not threads.has_ended(thread):
             continue
@@ -97,14 +106,31 @@ def tidy(instance: Instance) -> list[ThreadId]:
             with suppress(UwfError, OSError), instance.locks.hold(thread, wait=0):
                 tree.remove()
         if is_gone and thread not in restorable and (tree is None or not tree.exists):
+            stays = False
             if tree is not None and tree.project.common.is_dir():
                 with suppress(UwfError):
                     refs = tree.project.kept(thread)
                     tree.project.drop({ref: refs[ref] for ref in refs if ref != tree.ref})
                     tree.forget()
+                    stays = not _drop_code(instance, tree, note)
             shutil.rmtree(ignored_of(instance, thread), ignore_errors=True)
-            notes.forget(thread)
+            if not stays:
+                notes.forget(thread)
     return remaining
+
+
+def _drop_code(instance: Instance, tree: Worktree, note: Note) -> bool:
+    """Delete the ref of a removed thread's code, unless that is nowhere else; return whether it is gone."""
+    from uwf_git.workspaces.merged import landing
+    from uwf_git.workspaces.moved import checkout_of
+
+    project = tree.project
+    if tip := project.ref(tree.ref):
+        checkout = checkout_of(instance, tree.thread, project)
+        if project.only_in([tree.ref], tip) and not landing(project, checkout, note.base, tip):
+            return False
+        project.drop({tree.ref: tip})
+    return True
 
 
 def remove(instance: Instance, thread: ThreadId) -> Workspace:
@@ -123,8 +149,7 @@ def remove(instance: Instance, thread: ThreadId) -> Workspace:
         )
     with instance.locks.hold(thread):
         if tree.exists:
-            _save(instance, tree)
-            tree.remove()
+            put_away(instance, tree)
     return workspace._replace(exists=False)
 
 
@@ -142,11 +167,10 @@ def make_room(instance: Instance, most: int) -> None:
             return
         try:
             with instance.locks.hold(thread, wait=0):
-                _save(instance, tree)
-                tree.remove()
+                put_away(instance, tree)
             most += 1
             log.info("W2HQ8T5K", "removes worktree {folder} to make room", folder=str(tree.folder))
-        except (Busy, UwfError, OSError) as error:
+        except UwfError as error:
             log.info(
                 "N6RD3ZXV", "worktree {folder} stays: {error}", folder=str(tree.folder), error=str(error)
             )

@@ -167,7 +167,7 @@ def _changed(
             thread
             for thread, note in own.items()
             if (tip := tips.get(work_ref(thread)))
-            and tip != note.base
+            and tip not in (note.base, note.unshared)
             and (not remote or tips.get(tracking(remote, thread)) != tip)
             and (
                 not remote

@@ -244,8 +244,9 @@ class Worktree:
             shutil.rmtree(self.admin, ignore_errors=True)
 
     def forget(self) -> None:
-        """Remove what is left of a worktree that was removed, with what its agents keep in their git directory."""
-        if not self.folder.exists():
+        """Remove what is left of a worktree that was removed, with what its agents keep in their git directory, unless
+        other worktrees belong to that."""
+        if not self.folder.exists() and not self._repository.worktrees():
             shutil.rmtree(self.admin, ignore_errors=True)
 
     def _check_owner(self) -> None:
