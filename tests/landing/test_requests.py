@@ -253,3 +253,29 @@ def test_one_comment_on_the_issue_is_kept_current_if_wanted(uwf: Uwf, forge: For
     comments.pop()  # somebody deletes it
     uwf("land", thread)
     assert len(comments) == 1
+
+
+@one_forge
+@pytest.mark.parametrize("merge", ["--squash", "--no-ff"])
+def test_the_branch_of_a_request_that_was_merged_is_cleaned_up_there(
+    uwf: Uwf, forge: Forge, merge: str
+) -> None:
+    thread = forge.shop.accepted()
+    forge.shop.adds("other")
+    waits = forge.shop.accepted("Add another")
+    branches = [uwf("land", each).json["branch"] for each in (thread, waits)]
+    commit = forge.shop.at_remote("rev-parse", branches[0])
+    project = forge.shop.project
+    git("-C", project, "fetch", "-q", "origin")
+    git("-C", project, "checkout", "-q", "main")
+    git("-C", project, "merge", "-q", *([merge] if merge == "--squash" else [merge, "-m", "x"]), commit)
+    if merge == "--squash":
+        git("-C", project, "commit", "-q", "-m", "Add two (#1)")
+    git("-C", project, "push", "-q", "origin", "main")
+    shown = {item["thread"]: item["removes"] for item in uwf("clean", "--remote").json}
+    assert f"{branches[0]} on origin" in shown[thread]
+    assert forge.shop.at_remote("rev-parse", branches[0]) == commit
+    uwf("clean", "--remote", "--yes")
+    left = forge.shop.at_remote("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    assert sorted(left) == sorted([branches[1], "main"])
+    assert not [item for item in uwf("clean", "--remote").json if item["thread"] == thread]

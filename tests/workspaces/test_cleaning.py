@@ -262,7 +262,7 @@ def test_what_moved_on_the_remote_stays_there_and_what_is_gone_there_is_done(
     git("push", "-q", "origin", f"{other}:{ref(moved)}", f":{ref(gone)}")
     done = uwf("clean", "--remote", "--yes", check=8)
     assert {item["thread"]: item["removed"] for item in done.json} == {moved: False, gone: True}
-    assert f"the code of thread {moved} stays on origin: " in done.err
+    assert f"{ref(moved)} of thread {moved} stays on origin: " in done.err
     assert git("-C", there, "for-each-ref", "--format=%(refname)") == ref(moved)
     assert not [name for name in refs(project) if gone in name]
 

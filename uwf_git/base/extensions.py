@@ -181,9 +181,10 @@ class Extension(NamedTuple):
     stores stay readable without them.
 
     The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
-    `collected` gets an Instance, to clean the private folder in `uwf gc`. `checks` gets an Instance and
-    yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that is
-    about to be made, and raises to prevent it; only a shipped extension has any.
+    `collected` gets an Instance, to clean the private folder in `uwf gc`. `pushed` gets an Instance and a thread's id,
+    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch. `checks`
+    gets an Instance and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a
+    `store.new_record.NewRecord` that is about to be made, and raises to prevent it; only a shipped extension has any.
     """
 
     name: str
@@ -200,6 +201,7 @@ class Extension(NamedTuple):
     pages: Pages | None = None
     resumed: str = ""
     collected: str = ""
+    pushed: str = ""
     checks: str = ""
     guard: str = ""
 
@@ -369,6 +371,15 @@ def collected(instance: Any) -> None:
     for extension in every():
         if extension.collected:
             load(extension.collected)(instance)
+
+
+def pushed(instance: Any, thread: str) -> dict[tuple[str, str], set[str]]:
+    """Return the commits that a thread has pushed to branches of its own, by the remote's URL and the branch."""
+    commits: dict[tuple[str, str], set[str]] = {}
+    for extension in every():
+        for place, own in load(extension.pushed)(instance, thread).items() if extension.pushed else ():
+            commits.setdefault(place, set()).update(own)
+    return commits
 
 
 def checks() -> Iterator[tuple[str, str]]:

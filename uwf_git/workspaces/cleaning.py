@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import Busy, Invalid, NotFound, RemoteFailed, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.endings import FAILED, KILLED
@@ -22,7 +23,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.store import layout
 from uwf_git.store.removed import kept_threads
 from uwf_git.workspaces.merged import Landing, landing
-from uwf_git.workspaces.moved import checkout_of
+from uwf_git.workspaces.moved import checkout_of, targets
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
 from uwf_git.workspaces.project import KEPT, TRACKING, Project, tracking, work_ref
@@ -59,8 +60,8 @@ class Loss(NamedTuple):
 
 class Leftovers(NamedTuple):
     """What a thread has left. `refs` and the folder `worktree`, "" for none, go without loss, and the `losses` if it
-    `discards` them. `pushed` is the commit of its code on `remote`, "" without one, which goes if it `unshares` it.
-    `stays` has reasons by ref or folder."""
+    `discards` them. `pushed` is the commit of its code on `remote`, "" without one, which goes if it `unshares` it, as
+    do the merged `branches` of its requests, by remote and name. `stays` has reasons by ref or folder."""
 
     thread: ThreadId
     project: Path
@@ -73,13 +74,15 @@ class Leftovers(NamedTuple):
     pushed: str
     discards: bool
     unshares: bool
+    branches: Mapping[tuple[str, str], str]
 
     @property
     def removes(self) -> list[str]:
         """The folders and refs that go."""
         lost = (loss.place for loss in self.losses if self.discards)
         there = [self.ref_there] if self.unshares else []
-        return list(dict.fromkeys((*filter(None, [self.worktree]), *self.refs, *lost, *there)))
+        landed = (f"{branch} on {remote}" for remote, branch in self.branches)
+        return list(dict.fromkeys((*filter(None, [self.worktree]), *self.refs, *lost, *there, *landed)))
 
     @property
     def ref_there(self) -> str:
@@ -91,6 +94,7 @@ def leftovers(instance: Instance, scope: Scope) -> Iterator[Leftovers]:
     all. Raises NotFound for one without a worktree of its own here, Invalid for one that hasn't ended."""
     notes = Notes(instance.store.repository.private)
     refs: dict[str, dict[ThreadId, dict[str, str]]] = {}
+    heads: dict[tuple[Path, str], dict[str, str]] = {}
     doomed: dict[str, list[str]] = defaultdict(list)
     for thread in scope.threads:
         _require(instance, notes.read(thread), thread)
@@ -103,7 +107,7 @@ def leftovers(instance: Instance, scope: Scope) -> Iterator[Leftovers]:
         if note.project not in refs:
             refs[note.project] = _refs_by_thread(Project(Path(note.project)))
         own = refs[note.project].get(thread, {})
-        item = _Look(instance, thread, note, scope).leftovers(own, doomed[note.project])
+        item = _Look(instance, thread, note, scope, heads).leftovers(own, doomed[note.project])
         if item.removes or item.losses or scope.threads:
             gone = {*item.removes, *([tracking(item.remote, thread)] if item.unshares else [])}
             doomed[note.project] += [name for name in own if name in gone]
@@ -142,8 +146,17 @@ def _refs_by_thread(project: Project) -> dict[ThreadId, dict[str, str]]:
 class _Look:
     """A look at what one thread has left."""
 
-    def __init__(self, instance: Instance, thread: ThreadId, note: Note, scope: Scope) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        thread: ThreadId,
+        note: Note,
+        scope: Scope,
+        heads: dict[tuple[Path, str], dict[str, str]],
+    ) -> None:
+        """`heads` are the branches of remotes that were listed, by project and remote."""
         self._instance, self._thread, self._note, self._scope = instance, thread, note, scope
+        self._heads = heads
         self._tree = worktree_of(instance, note, thread)
         self._project = self._tree.project
 
@@ -201,7 +214,29 @@ class _Look:
             there,
             discards,
             unshares,
+            dict(self._merged_branches()) if scope.remote else {},
         )
+
+    def _merged_branches(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield branches of remotes, with their commits, that the thread pushed and that others have by now. Raises
+        RemoteFailed."""
+        project = self._project
+        checkout = checkout_of(self._instance, self._thread, project)
+        for (url, branch), own in extensions.pushed(self._instance, self._thread).items():
+            remote = project.remote_at(url)
+            if not remote:
+                continue
+            if (project.common, remote) not in self._heads:
+                usual, heads = project.heads_at(remote, "*")
+                self._heads[project.common, remote] = {
+                    name: at for name, at in heads.items() if name != usual
+                }
+            commit = self._heads[project.common, remote].get(branch, "")
+            aliases = (branch, f"{remote}/{branch}")
+            if commit not in own or {*aliases} & targets(project, None, self._note.base).keys():
+                continue
+            if landing(project, checkout, self._note.base, commit, without=aliases):
+                yield (remote, branch), commit
 
     def _landing(self, commit: str, needs_changes: bool) -> Landing | None:
         """Return the branch that has a commit, or, which takes longer to find out, has its changes."""
@@ -242,20 +277,29 @@ def _files_in(folder: Path) -> tuple[str, ...]:
 
 
 def unshare(instance: Instance, items: Iterable[Leftovers]) -> dict[ThreadId, UwfError]:
-    """Delete what remotes of projects have of threads' code, if it is still what was last seen there; return the
-    refusals. Later pushes leave out what was deleted. Raises RemoteFailed if a remote can't be reached."""
+    """Delete what remotes of projects have of threads' code, and the branches of their requests, if they are where they
+    were seen; return the refusals. Later pushes leave that code out. Raises RemoteFailed if a remote can't be
+    reached."""
     notes = Notes(instance.store.repository.private)
-    groups: dict[tuple[Path, str], dict[ThreadId, str]] = defaultdict(dict)
+    groups: dict[tuple[Path, str], dict[str, tuple[ThreadId, str]]] = defaultdict(dict)
     for item in items:
+        for (remote, branch), commit in item.branches.items():
+            groups[item.project, remote][f"refs/heads/{branch}"] = item.thread, commit
         if item.unshares and (note := notes.read(item.thread)) is not None:
             notes.write(item.thread, note._replace(unshared=item.pushed))
-            groups[item.project, item.remote][item.thread] = item.pushed
+            groups[item.project, item.remote][work_ref(item.thread)] = item.thread, item.pushed
     refusals: dict[ThreadId, UwfError] = {}
-    for (common, remote), commits in groups.items():
-        for thread, reason in Project(common).delete_there(remote, commits).items():
-            message = f"the code of thread {thread} stays on {remote}: {one_line(reason, 200)}"
-            refusals[thread] = RemoteFailed(
-                message, f"git -C {shlex.quote(str(common))} ls-remote {remote} {work_ref(thread)}"
+    for (common, remote), refs in groups.items():
+        project = Project(common)
+        reasons = project.delete_there(remote, {ref: commit for ref, (_, commit) in refs.items()})
+        gone = {tracking(remote, own): at for ref, (own, at) in refs.items() if ref == work_ref(own)}
+        project.drop(
+            {name: at for name, at in gone.items() if work_ref(layout.thread_of(name)) not in reasons}
+        )
+        for ref, reason in reasons.items():
+            refusals[refs[ref][0]] = RemoteFailed(
+                f"{ref} of thread {refs[ref][0]} stays on {remote}: {one_line(reason, 200)}",
+                f"git -C {shlex.quote(str(common))} ls-remote {remote} {shlex.quote(ref)}",
             )
     return refusals
 

@@ -3,7 +3,7 @@ squashes, rebases or cherry-picks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,11 +27,18 @@ class Landing(NamedTuple):
 
 
 def landing(
-    project: Project, checkout: Checkout | None, base: str, commit: str, by_changes: bool = True
+    project: Project,
+    checkout: Checkout | None,
+    base: str,
+    commit: str,
+    by_changes: bool = True,
+    without: Collection[str] = (),
 ) -> Landing | None:
     """Return the branch that has the code up to a commit, first one with its commits, then one that has what they
-    change, unless that isn't asked for; None if none has, or git can't tell. `base` is the commit at which it began."""
+    change, unless that isn't asked for; None if none has, or git can't tell. `base` is the commit at which it began;
+    branches `without` don't count."""
     branches = targets(project, checkout, base)
+    branches = {name: tip for name, tip in branches.items() if name not in without}
     for name, tip in branches.items():
         if project.is_ancestor(commit, tip):
             return Landing(name, has_commits=True)

@@ -522,19 +522,16 @@ class Project:
             raise failure(_PUSH, done)
         return refusals
 
-    def delete_there(self, remote: str, commits: Mapping[ThreadId, str]) -> dict[ThreadId, str]:
-        """Delete threads' code on the remote if it is at these commits there, or gone, with what tracks it; return why
-        others stay. Raises RemoteFailed if the remote cannot be reached."""
-        refs = {work_ref(thread): oid for thread, oid in commits.items()}
+    def delete_there(self, remote: str, refs: Mapping[str, str]) -> dict[str, str]:
+        """Delete refs of the remote that are at these commits there, or gone; return why others stay. Raises
+        RemoteFailed if the remote cannot be reached."""
         leases = (f"--force-with-lease={ref}:{oid}" for ref, oid in refs.items())
         refusals = self._push(*leases, remote, *(f":{ref}" for ref in refs))
         if refusals:
             listed = self.git().run("ls-remote", remote, *refusals).out.decode("utf-8", "replace")
             there = {row.partition("\t")[2] for row in listed.splitlines()}
             refusals = {ref: reason for ref, reason in refusals.items() if ref in there}
-        gone = {thread: oid for thread, oid in commits.items() if work_ref(thread) not in refusals}
-        self.drop({tracking(remote, thread): oid for thread, oid in gone.items()})
-        return {thread: refusals[work_ref(thread)] for thread in commits if thread not in gone}
+        return refusals
 
     def heads_at(self, remote: str, *branches: str) -> tuple[str, dict[str, str]]:
         """Return the branch that a remote's HEAD is, "" if unknown, and the commits of these branches and of that one.

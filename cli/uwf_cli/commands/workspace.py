@@ -95,7 +95,12 @@ def remove(invocation: Invocation, threads: tuple[str, ...]) -> None:
     is_flag=True,
     help="Also what is nowhere else, of killed, failed and removed threads, and of those that are named.",
 )
-@click.option("--remote", "there", is_flag=True, help="Also code that was pushed to the project's remote.")
+@click.option(
+    "--remote",
+    "there",
+    is_flag=True,
+    help="Also on remotes: code that was pushed, and branches of requests that were merged.",
+)
 @click.option("--yes", is_flag=True, help="Remove it without a question.")
 def clean(invocation: Invocation, threads: tuple[str, ...], discard: bool, there: bool, yes: bool) -> None:
     """Remove what ended threads have left: worktrees, and code that is merged.

@@ -33,6 +33,7 @@ EXTENSION = Extension(
         ),
     ),
     refs=(EFFECTS,),
+    pushed="uwf_git.ext.landing.pushed:pushed",
     node_types=dict.fromkeys(
         ("9ZX7TD69ANCDQ", "BXMK3YSCEJ641", "80GWRGV0RW5XG"), "uwf_git.ext.landing.node_types:SCHEMAS"
     ),
