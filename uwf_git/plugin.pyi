@@ -71,6 +71,8 @@ from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
 from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.dispatch import StepOptions as StepOptions
+from uwf_git.api.exchange import is_new as _is_new_remote
+from uwf_git.api.exchange import push as _push_threads
 from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
 from uwf_git.api.forges import client_for as client_for
@@ -902,6 +904,7 @@ human_turn_of = _human_turn_of
 in_dollars = _in_dollars
 init_store = _init_store
 judge_answer = _judge_answer
+is_new_remote = _is_new_remote
 judged_answer = _judged_answer
 kept_indexed = _kept_indexed
 known_agents = _known_agents
@@ -928,6 +931,7 @@ pause_thread = _pause_thread
 presented_code = _presented_code
 prompt_commands = _prompt_commands
 pull_refs = _pull_refs
+push_threads = _push_threads
 read_definitions = _read_definitions
 read_yaml = _read_yaml
 registered_versions = _registered_versions

@@ -10,52 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from commands import git
 from conftest import EXAMPLES, Uwf
-from forge_jobs import Forge
+from forge_jobs import Forge, GitLab
 
 FOLDER = EXAMPLES / "ci"
-
-
-class GitLab:
-    """A merge request's checkout by a runner of GitLab: all of its files, detached, with `origin`."""
-
-    def __init__(self, forge: Forge, folder: Path, branch: str, base: str) -> None:
-        self.checkout, self.folder, self.branch = folder / "builds", folder, branch
-        git("clone", "-q", "--branch", branch, forge.remote, self.checkout)
-        git("-C", self.checkout, "checkout", "-q", "--detach")
-        self.head = git("-C", self.checkout, "rev-parse", "HEAD")
-        self.base = git("-C", self.checkout, "merge-base", "HEAD", f"origin/{base}")
-
-    def run(self, **variables: str) -> subprocess.CompletedProcess[bytes]:
-        """Run the job's script as one script of bash, in the checkout."""
-        script = yaml.safe_load((FOLDER / "gitlab.yml").read_text(encoding="utf-8"))["uwf"]["script"]
-        environment = {
-            **os.environ,
-            "GITLAB_CI": "true",
-            "CI_PIPELINE_SOURCE": "merge_request_event",
-            "CI_MERGE_REQUEST_IID": "7",
-            "CI_PROJECT_ID": "42",
-            "CI_COMMIT_SHA": self.head,
-            "CI_MERGE_REQUEST_DIFF_BASE_SHA": self.base,
-            "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": self.branch,
-            "UWF_VERSION": yaml.safe_load((FOLDER / "gitlab.yml").read_text())["uwf"]["variables"][
-                "UWF_VERSION"
-            ],
-            **variables,
-        }
-        return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", "\n".join(script)],
-            cwd=self.checkout,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=110,
-            check=False,
-        )
 
 
 class Hostile(Forge):

@@ -122,7 +122,7 @@ def test_scores_that_were_not_looked_at_are_no_green_check(
     for name in names:
         for prefix in (scores.SUITES, scores.BASELINES):
             git("-C", tmp_path, "update-ref", prefix + name, "HEAD")
-    monkeypatch.setattr(scores, "_uwf", answers)
+    monkeypatch.setattr(scores, "call_uwf", answers)
     compiled = compile_source(read_source(EXAMPLES / "solve-issue.yaml"))
     checks = list(scores.checked_scores(Checkout(tmp_path), {".workflows/solve-issue.yaml": compiled}))
     assert status_of(checks) == status and checks

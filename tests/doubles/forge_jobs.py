@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from commands import git
+from conftest import EXAMPLES
 from git_servers import bare
 from warm import shared as warm_uwf
 
@@ -84,15 +85,22 @@ class Forge:
         return merge
 
     def pull_request(
-        self, text: str, branch: str, base: str, number: int = 7, env: Mapping[str, str] | None = None
+        self,
+        text: str,
+        branch: str,
+        base: str,
+        number: int = 7,
+        env: Mapping[str, str] | None = None,
+        body: str | None = None,
     ) -> Ran:
-        """Run the file's check for a pull request of `branch` into `base`."""
+        """Run the file's check for a pull request of `branch` into `base`, with a text."""
         head, onto = (self.git("rev-parse", f"refs/heads/{each}") for each in (branch, base))
         merge = self.merged(number, head, onto)
         is_merged = self.kind == "github"
         payload = {
             "pull_request": {
                 "number": number,
+                "body": body,
                 "head": {"ref": branch, "sha": head, "repo": {"full_name": "ann/work"}},
                 "base": {"ref": base, "sha": onto},
             }
@@ -180,6 +188,45 @@ class Forge:
             if done.returncode:
                 return Ran(done.returncode, log, outputs, summary, folder)
         return Ran(0, log, outputs, summary, folder)
+
+
+class GitLab:
+    """A merge request's checkout by a runner of GitLab: all of its files, detached, with `origin`."""
+
+    def __init__(self, forge: Forge, folder: Path, branch: str, base: str) -> None:
+        self.checkout, self.folder, self.branch = folder / "builds", folder, branch
+        git("clone", "-q", "--branch", branch, forge.remote, self.checkout)
+        git("-C", self.checkout, "checkout", "-q", "--detach")
+        self.head = git("-C", self.checkout, "rev-parse", "HEAD")
+        self.base = git("-C", self.checkout, "merge-base", "HEAD", f"origin/{base}")
+
+    def run(self, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        """Run the job's script as one script of bash, in the checkout."""
+        script = yaml.safe_load((EXAMPLES / "ci" / "gitlab.yml").read_text(encoding="utf-8"))["uwf"]["script"]
+        environment = {
+            **os.environ,
+            "GITLAB_CI": "true",
+            "CI_PIPELINE_SOURCE": "merge_request_event",
+            "CI_MERGE_REQUEST_IID": "7",
+            "CI_PROJECT_ID": "42",
+            "CI_COMMIT_SHA": self.head,
+            "CI_MERGE_REQUEST_DIFF_BASE_SHA": self.base,
+            "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": self.branch,
+            "UWF_VERSION": yaml.safe_load((EXAMPLES / "ci" / "gitlab.yml").read_text())["uwf"]["variables"][
+                "UWF_VERSION"
+            ],
+            **variables,
+        }
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", "\n".join(script)],
+            cwd=self.checkout,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=110,
+            check=False,
+        )
 
 
 def _filled(values: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:

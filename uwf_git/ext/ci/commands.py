@@ -47,14 +47,19 @@ _LARGEST_COMMENTS = 90_000  # bytes of all of them, for a variable of the enviro
 @click.option(
     "--comment", is_flag=True, help="With a second job, which may write one comment on each change."
 )
-def print_(invocation: Invocation, forge: str, comment: bool) -> None:
+@click.option(
+    "--claims",
+    type=click.Choice(("optional", "required")),
+    help="Run on each change, for the claims of its text; they may be missing, or must be there.",
+)
+def print_(invocation: Invocation, forge: str, comment: bool, claims: str | None) -> None:
     """Print the file that makes a forge check a repository.
 
     FORGE is github, gitlab, forgejo or gitea. The job that it describes may only read, runs nothing that a change
     brings, and installs this version of uwf.
     """
-    text = ci_file(forge, comment)
-    invocation.emit_document(text, {"forge": forge, "comment": comment, "file": text})
+    text = ci_file(forge, comment, claims or "")
+    invocation.emit_document(text, {"forge": forge, "comment": comment, "claims": claims, "file": text})
 
 
 @command("uwf ci check", "uwf ci check --out reports")
@@ -66,16 +71,21 @@ def print_(invocation: Invocation, forge: str, comment: bool) -> None:
     metavar="DIR",
     help="Folder for the reports.",
 )
-def check(invocation: Invocation, out: Path) -> None:
+@click.option(
+    "--claims",
+    type=click.Choice(("optional", "required")),
+    help="Claims may be missing from a change's text, and that is said; or must be there.",
+)
+def check(invocation: Invocation, out: Path, claims: str | None) -> None:
     """Verify and check what a CI job is about.
 
     That is a pull or merge request, a pushed branch, or all published branches. Branches are verified as by uwf
-    verify; workflows that changed are validated and rehearsed, and their recorded scores held against baselines.
-    No agent and no code of the change runs. Writes JUnit, SARIF, GitLab's code quality, a summary and the text of
-    a comment.
+    verify; workflows that changed are validated and rehearsed, and their recorded scores held against baselines;
+    claims in a change's text are held against the thread that they name. No agent and no code of the change runs.
+    Writes JUnit, SARIF, GitLab's code quality, a summary and the text of a comment.
 
-    Exit 7 if a branch is not what it says, 12 if its history was rewritten, 14 if a requirement is not met, 1 if a
-    workflow is invalid or worse, 13 if there is nothing to verify, 125 if checks were left undone.
+    Exit 7 if a branch or a claim is not what it says, 12 if its history was rewritten, 14 if a requirement is not
+    met, 1 if a workflow is invalid or worse, 13 if there is nothing to verify, 125 if checks were left undone.
     """
     from uwf_git.ext.ci.job import read_job
     from uwf_git.ext.ci.result import status_of
@@ -83,7 +93,7 @@ def check(invocation: Invocation, out: Path) -> None:
     job = read_job(os.environ)
     try:
         folder = _folder(out)
-        checks = _checks(job, Path.cwd())
+        checks = _checks(job, Path.cwd(), claims or "")
         _write_reports(folder, job, checks)
     except UwfError as error:
         # In a runner's log, the message of an error could hold commands too.
@@ -122,9 +132,10 @@ def comment(invocation: Invocation) -> None:
     invocation.emit([item._asdict() for item in written], text)
 
 
-def _checks(job: Job, folder: Path) -> list[Check]:
+def _checks(job: Job, folder: Path, claims: str) -> list[Check]:
     from uwf_git.ext.ci.changed_workflows import changed_workflows
     from uwf_git.ext.ci.checkout import Checkout
+    from uwf_git.ext.ci.claims import checked_claims
     from uwf_git.ext.ci.job import CHANGE
     from uwf_git.ext.ci.result import Check, Problem
     from uwf_git.ext.ci.scores import checked_scores
@@ -136,7 +147,9 @@ def _checks(job: Job, folder: Path) -> list[Check]:
     for subject in subjects:
         verified = verify_subject(checkout, subject)
         changed = list(changed_workflows(checkout, subject))
-        its = [] if verified.is_empty and changed else [verified.check]
+        claimed = checked_claims(checkout, subject, job, claims) if job.about == CHANGE else None
+        its = [] if verified.is_empty and (changed or claimed) else [verified.check]
+        its += [claimed] if claimed else []
         its += (item.check for item in changed)
         compiled = {item.check.name: item.compiled for item in changed if item.compiled is not None}
         its += checked_scores(checkout, compiled)
@@ -300,18 +313,27 @@ _PLACES = {
 }
 
 
-def ci_file(forge: str, comment: bool) -> str:
-    """Return a forge's file. With `comment`, a second job may write one comment on a pull request.
+def ci_file(forge: str, comment: bool, claims: str = "") -> str:
+    """Return a forge's file. With `comment`, a second job may write one comment on a pull request; with `claims` it
+    runs on each of them.
 
-    In a template, lines from `#@if WORD...` to `#@end` are for these forges, `comment` for those that want comments,
-    and `comment+github` for one of them.
+    In a template, lines from `#@if WORD...` to `#@end` are for these forges, for `comment`, `claims` and, without
+    claims, `paths`; `comment+github` is for both.
     """
     assert forge in FORGES
     name = "gitlab.yml" if forge == "gitlab" else "actions.yml"
-    words = {forge, "comment", f"comment+{forge}"} if comment else {forge}
+    words = {forge, "claims" if claims else "paths"}
+    if comment:
+        words |= {"comment", *(f"comment+{word}" for word in words)}
     text = "".join(_chosen((_TEMPLATES / name).read_text(encoding="utf-8"), words))
-    named = f"{forge} --comment" if comment else forge
-    return text.replace("@FORGE@", named).replace("@PLACE@", _PLACES[forge]).replace("@VERSION@", VERSION)
+    option = f" --claims {claims}" if claims else ""
+    named = (f"{forge} --comment" if comment else forge) + option
+    return (
+        text.replace("@FORGE@", named)
+        .replace("@CLAIMS@", option)
+        .replace("@PLACE@", _PLACES[forge])
+        .replace("@VERSION@", VERSION)
+    )
 
 
 def _chosen(text: str, words: set[str]) -> Iterator[str]:

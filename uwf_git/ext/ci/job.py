@@ -31,7 +31,8 @@ class Job(NamedTuple):
     """A job. `number` is that of the pull or merge request. `head` and `base` are commits as the forge names
     them, "" if it doesn't; `branch` is the source's name, of a sweep the only one to check, "" for all; `target` is
     the branch that a change is to be merged into.
-    `repository` is OWNER/NAME, on GitLab a project's number; `api` is the address of the REST API."""
+    `repository` is OWNER/NAME, on GitLab a project's number; `api` is the address of the REST API; `text` is a change's
+    text, without its end if it `is_cut`."""
 
     forge: str
     about: str
@@ -42,6 +43,8 @@ class Job(NamedTuple):
     repository: str = ""
     api: str = ""
     target: str = ""
+    text: str = ""
+    is_cut: bool = False
 
     @property
     def has_workflow_commands(self) -> bool:
@@ -96,6 +99,7 @@ def _actions(forge: str, environment: Mapping[str, str]) -> Job:
             base=_oid(base.get("sha")),
             branch=named_branch(head.get("ref")),
             target=named_branch(base.get("ref") or environment.get("GITHUB_BASE_REF")),
+            text=_text(change.get("body")),
         )
     if job.about == BRANCH:
         return job._replace(
@@ -128,6 +132,8 @@ def _gitlab(environment: Mapping[str, str]) -> Job:
             base=_oid(environment.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
             branch=named_branch(environment.get("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME")),
             target=named_branch(environment.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")),
+            text=_text(environment.get("CI_MERGE_REQUEST_DESCRIPTION")),
+            is_cut=environment.get("CI_MERGE_REQUEST_DESCRIPTION_IS_TRUNCATED") == "true",
         )
     return job._replace(
         head=_oid(environment.get("CI_COMMIT_SHA")),
@@ -155,6 +161,10 @@ def _payload(path: str) -> Mapping[str, Any]:
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     inner = value.get(key)
     return inner if isinstance(inner, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> int | None:

@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A checked thing. `kind` is `branch`, `workflow` or `suite`; `status` is its exit status; `summary` one
+    """A checked thing. `kind` is `branch`, `workflow`, `suite` or `claims`; `status` is its exit status; `summary` one
     line; `page` its Markdown, in which nothing of a stranger is live."""
 
     kind: str

@@ -7,9 +7,7 @@ job's checkout into a temporary store, which verifies them.
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,13 +16,12 @@ from typing import Any
 from uwf_git.ext.ci.checkout import Checkout
 from uwf_git.ext.ci.result import Check, Problem
 from uwf_git.ext.ci.summary import block, span
-from uwf_git.plugin import Compiled, TimedOut, Undecided, UwfError, Worse, itself, one_line
+from uwf_git.ext.ci.temporary_store import call_uwf
+from uwf_git.plugin import Compiled, Undecided, UwfError, Worse
 
 SUITES, BASELINES = "refs/uwf/evals/", "refs/uwf/baselines/"
 MOST = 20
 """Suites that one workflow is held against."""
-
-_SECONDS = 300.0
 
 
 def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Iterator[Check]:
@@ -35,10 +32,10 @@ def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Ite
         return
     with tempfile.TemporaryDirectory(prefix="uwf-ci-") as folder:
         root = Path(folder) / "root"
-        code, _, error = _uwf(root, "clone", str(checkout.git_dir))
+        code, _, error = call_uwf(root, "clone", str(checkout.git_dir))
         baselines: Any = None
         if not code:
-            code, baselines, error = _uwf(root, "eval", "baseline", "list")
+            code, baselines, error = call_uwf(root, "eval", "baseline", "list")
         if code:
             problem = f"the suites cannot be read: {error}"
             yield Check("suite", "*", UwfError.exit_status, problem, (Problem("error", "suites", problem),))
@@ -60,7 +57,7 @@ def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Ite
 
 
 def _checked(root: Path, suite: str, path: str, file: Path) -> Check:
-    code, value, error = _uwf(root, "eval", "check", suite, "--workflow", str(file), "--recorded")
+    code, value, error = call_uwf(root, "eval", "check", suite, "--workflow", str(file), "--recorded")
     verdict = value.get("verdict") if isinstance(value, dict) else None
     if code == 0:
         return Check(
@@ -83,39 +80,6 @@ def _checked(root: Path, suite: str, path: str, file: Path) -> Check:
     return Check(
         "suite", suite, UwfError.exit_status, message, (Problem("error", "suites", message, path, 1),)
     )
-
-
-def _uwf(root: Path, *arguments: str) -> tuple[int, Any, str]:
-    """Return the exit status, the JSON and the error of a call of `uwf` on the store of this job."""
-    call = [*itself("json", *arguments), "--root", str(root)]
-    try:
-        done = subprocess.run(
-            call,
-            cwd=root.parent,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        # Not undecided, which would pass as a version without a recorded run.
-        return TimedOut.exit_status, None, f"uwf {arguments[0]} took over {_SECONDS:g} s"
-    return done.returncode, _json(done.stdout), _error(done.stderr)
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _error(text: bytes) -> str:
-    for line in reversed(text.splitlines()):
-        value = _json(line)
-        if isinstance(value, dict) and isinstance(value.get("error"), dict):
-            return one_line(str(value["error"].get("message", "")), 500)
-    return ""
 
 
 def _is_of(root: Path, baseline: Any, workflow: str) -> bool:

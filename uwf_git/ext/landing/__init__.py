@@ -26,6 +26,12 @@ EXTENSION = Extension(
             "Share",
         ),
         Command(
+            "claims",
+            "uwf_git.ext.landing.claims_command:claims",
+            "Hold the claims of a request against its thread.",
+            "Share",
+        ),
+        Command(
             "effect",
             "uwf_git.ext.landing.tree:effect",
             "Send comments and other effects to the outside once.",

@@ -18,7 +18,7 @@ from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
 from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
-from uwf_git.ext.landing.pull_request import PullRequest, repository_at, request_merge
+from uwf_git.ext.landing.pull_request import PullRequest, push_record, repository_at, request_merge
 from uwf_git.ext.landing.request import (
     RequestText,
     changes_of,
@@ -161,6 +161,8 @@ class Landing:
             branch, there = self._own_branch() if client is not None else (onto, base)
             rebased = self._rebased(onto, base, there if client is not None else "")
             checks = self._checked(onto, rebased)
+            if self._url:
+                push_record(self._instance, self._thread, self._url, self._tell)
             if self._moved(branch, there, rebased.commit):
                 break
             self._tell(f"{branch} has moved: once more")

@@ -10,9 +10,19 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.plugin import Invalid, parse_repository, words
+from uwf_git.plugin import (
+    Invalid,
+    UwfError,
+    exchange_for,
+    is_new_remote,
+    parse_repository,
+    push_threads,
+    words,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from uwf_git.ext.landing.request import RequestText
     from uwf_git.plugin import ForgeChange, ForgeClient, ForgeRepository, Instance, ThreadId
 
@@ -34,6 +44,24 @@ def repository_at(instance: Instance, url: str) -> ForgeRepository | None:
         return parse_repository(url, instance.config) if url else None
     except Invalid:
         return None
+
+
+def push_record(instance: Instance, thread: ThreadId, url: str, tell: Callable[[str], None]) -> None:
+    """Push a thread's record to the repository with a URL, if a remote of the store is that one: there its claims are
+    checked. What keeps it from that is told, and no error: it can be pushed later."""
+    place = repository_at(instance, url)
+    for remote in instance.remotes.all():
+        there = repository_at(instance, remote.push_url)
+        if remote.push_url != url and (there is None or there != place):
+            continue
+        later = f"its claims can't be checked there before: uwf push {remote.name} {thread}"
+        if is_new_remote(instance, remote):
+            tell(f"nothing was pushed to {remote.name} yet, so the thread is not either; {later}")
+            continue
+        try:
+            push_threads(exchange_for(instance, remote), [thread])
+        except UwfError as error:
+            tell(f"the thread is not pushed to {remote.name}: {error.message}; {later}")
 
 
 def request_merge(

@@ -5,18 +5,16 @@ What agents and strangers wrote stands in code spans, in which a forge looks for
 
 from __future__ import annotations
 
-import hashlib
 import re
-import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.ext.landing.claims import MOST, Claim, Claims, comment, evidence, maker, said
+from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.plugin import (
-    HUMAN,
     USER,
     markdown,
     one_line,
-    parse_detail,
     parse_issue,
     spending_account,
     step_code,
@@ -41,17 +39,6 @@ class RequestText(NamedTuple):
 
     title: str
     body: str
-
-
-class Claim(NamedTuple):
-    """Something that was found out about a tree: by a step, or by landing if `step` is None. `log` is the SHA-256 of
-    what was printed or said."""
-
-    text: str
-    by: str
-    step: int | None
-    tree: str
-    log: str
 
 
 def title_of(history: History) -> str:
@@ -102,34 +89,31 @@ def request_text(
     closes: str,
 ) -> RequestText:
     """Return the text of a request for a commit with this tree, which was made of a thread's code."""
+    claims = claims_on(instance, head, history, tree, checks)
     parts = [
         markdown.quoted(markdown.inline(title_of(history), _LONGEST_TITLE)),
         closes,
+        # GitLab gives a job the first 2,700 characters of a text, so what a machine reads is at the top.
+        comment(claims),
+        "## Claims\n\n" + _table(claims.claims),
+        _before(code.tree) if code.tree != tree else "",
         "## What changed\n\n" + "\n".join(_changes(instance, history)),
-        "## Claims\n\n" + _table(claims(instance, history, code, tree, checks)),
         " · ".join(_origin(instance, head, history)),
     ]
     return RequestText(title_of(history), "\n\n".join(filter(None, parts)) + "\n")
 
 
-def claims(
-    instance: Instance, history: History, code: Revision, tree: str, checks: Sequence[LandingCheck]
-) -> list[Claim]:
-    """Return the claims on a commit's tree: those of landing, and those of the steps on the thread's last tree."""
-    results = [
-        Claim(f"{shlex.join(check.command)} exited with 0", "uwf land", None, tree, check.sha256)
-        for check in checks
-        if check.has_passed
-    ]
-    for number, step in enumerate(history.steps, 1):
-        made = step_code(instance, step.detail) if step.role != USER else None
-        if made is None or made.is_changed or made.tree != code.tree:
-            continue
-        digest = hashlib.sha256(instance.threads.answer(step).encode()).hexdigest()
-        results.append(
-            Claim(_said(instance, history, step), _maker(instance, step), number, made.tree, digest)
-        )
-    return results
+def claims_on(
+    instance: Instance, head: Head, history: History, tree: str, checks: Sequence[LandingCheck]
+) -> Claims:
+    """Return the claims on a tree: of these checks, and of the thread's last steps that found out about it."""
+    nodes = {check.node for check in checks if check.has_passed}
+    recorded = Effects(instance.store).checks(head.thread)
+    own = {node: check for node, check in recorded.items() if node in nodes}
+    rows = [claim for claim in evidence(instance, history, own) if claim.tree == tree]
+    left_out = max(0, len(rows) - MOST)
+    rows = [*rows[: len(own)], *rows[len(own) + left_out :]][:MOST]
+    return Claims(head.thread, str(head.commit), tree, tuple(rows))
 
 
 def _changes(instance: Instance, history: History) -> Iterator[str]:
@@ -139,21 +123,15 @@ def _changes(instance: Instance, history: History) -> Iterator[str]:
     for number, step in steps[-_STEPS:]:
         made = step_code(instance, step.detail)
         changed = f" (commit {made.commit[:_SHOWN]})" if made is not None and made.is_changed else ""
-        yield f"{number}. {_said(instance, history, step)}, by {_maker(instance, step)}{changed}"
+        yield f"{number}. {_said(instance, history, step)}, by {markdown.code(maker(instance, step))}{changed}"
 
 
 def _said(instance: Instance, history: History, step: StepContext) -> str:
-    text = summary_of(instance, history.workflow, step.role, step.output).text
-    return f"{markdown.code(step.role)}: {markdown.code(text)}" if text else markdown.code(step.role)
+    return ": ".join(markdown.code(text) for text in said(instance, history, step) if text)
 
 
-def _maker(instance: Instance, step: StepContext) -> str:
-    if step.agent == HUMAN:
-        commit = instance.store.repository.commit(instance.threads.commit_of(step.hash))
-        return markdown.code(commit.committer.rsplit(" <", 1)[0])
-    content: Any = instance.store.get(step.detail)
-    model = parse_detail(content.payload).model if "model" in content.payload else None
-    return markdown.code(step.by + (f", {model}" if model else ""))
+def _before(tree: str) -> str:
+    return f"The thread's own steps found out about tree {markdown.code(tree[:_SHOWN])}: its work was made again since."
 
 
 def _table(rows: Sequence[Claim]) -> str:
@@ -161,8 +139,8 @@ def _table(rows: Sequence[Claim]) -> str:
         return "Nothing was found out about this tree: no check ran on it."
     cells = (
         (
-            claim.text,
-            claim.by,
+            markdown.code(claim.what),
+            markdown.code(claim.by),
             "" if claim.step is None else str(claim.step),
             markdown.code(claim.tree[:_SHOWN]),
             markdown.code(claim.log),
