@@ -279,3 +279,11 @@ def test_the_branch_of_a_request_that_was_merged_is_cleaned_up_there(
     left = forge.shop.at_remote("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
     assert sorted(left) == sorted([branches[1], "main"])
     assert not [item for item in uwf("clean", "--remote").json if item["thread"] == thread]
+
+
+def test_a_train_brings_an_open_request_to_the_commit_that_lands(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.shop.moves("other.txt", "x\n")
+    (landed,) = uwf("land", "--train").json
+    assert forge.shop.at_remote("rev-parse", "main", BRANCH).split() == [landed["commit"]] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -77,7 +78,7 @@ def check(
     results: list[LandingCheck] = []
     with checked_out(workspace.project, commit, place, workspace.settings, checkout, thread) as folder:
         for command in commands:
-            tell(" ".join(command))
+            tell(f"checks {shlex.join(command)}")
             variables = {**instance.secrets, "UWF_THREAD": thread}
             done = try_command(command, folder / workspace.note.inside, variables, seconds)
             log = _kept(instance, done.log)

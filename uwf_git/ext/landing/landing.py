@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.ext.landing.answers import answer_reviews
 from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
-from uwf_git.ext.landing.effect_records import Effects
+from uwf_git.ext.landing.effect_records import Effect, Effects
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
 from uwf_git.ext.landing.pull_request import PullRequest, push_record, repository_at, request_merge
@@ -158,18 +158,18 @@ class Landing:
             raise_if_merged(self._instance, self._at.head, client, self._branch)
         for _ in range(_TRIES):
             onto, base = self._target()
-            branch, there = self._own_branch() if client is not None else (onto, base)
-            rebased = self._rebased(onto, base, there if client is not None else "")
+            own, there = self._new_branch() if client is not None else self._requested_branch()
+            rebased = self._rebased(onto, base, there)
             checks = self._checked(onto, rebased)
             if self._url:
                 push_record(self._instance, self._thread, self._url, self._tell)
-            if self._moved(branch, there, rebased.commit):
+            moves = ([(own, there)] if own else []) + ([(onto, base)] if client is None else [])
+            if all(self._moved(branch, before, rebased.commit) for branch, before in moves):
                 break
-            self._tell(f"{branch} has moved: once more")
+            self._tell(f"{moves[-1][0]} has moved: once more")
         else:
-            raise HeadMoved(
-                f"branch {branch} moves too often to land thread {self._thread}", "repeat it later"
-            )
+            raise HeadMoved(f"branch {onto} moves too often to land thread {self._thread}", "repeat it later")
+        branch = own if client is not None else onto
         closes = closing_line(self._instance, self._history, self._repository)
         text = request_text(
             self._instance, self._at.head, self._history, self._code, rebased.tree, checks, closes
@@ -184,7 +184,16 @@ class Landing:
         facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._remote)
         return Landed(self._thread, *facts, tuple(checks), text, pull, answered)
 
-    def _own_branch(self) -> tuple[str, str]:
+    def _requested_branch(self) -> tuple[str, str]:
+        """Return the branch of a request of this thread's, with its commit, if it is as the thread pushed it: a forge
+        takes the request for merged if the target has that commit. "" for none."""
+        pushed = self._pushed()
+        names = [name for name in self._requested() if self._place(name) in pushed] if self._remote else []
+        heads = self._heads(*names) if names else {}
+        own = ((name, heads[name]) for name in names if heads.get(name, "") in pushed[self._place(name)])
+        return next(own, ("", ""))
+
+    def _new_branch(self) -> tuple[str, str]:
         """Return the branch of the request, and its commit there, "" if it isn't there. One that others pushed to is
         not touched: another name is taken, or if it was this thread's, Invalid raised."""
         issue = self._history.start.issue
@@ -217,12 +226,19 @@ class Landing:
 
     def _pushed(self) -> dict[str, set[str]]:
         """Return the commits that this thread, or another with its start, has pushed or begun to push, by place."""
-        effects, head = Effects(self._instance.store), self._at.head
         pushed: dict[str, set[str]] = {}
-        for item in (*effects.of_thread(head.thread), *effects.of_kin(head.thread, self._history.start_hash)):
-            if item.effect.kind == words.PUSH:
-                pushed.setdefault(item.effect.target, set()).add(item.effect.name)
+        for effect in self._effects(words.PUSH):
+            pushed.setdefault(effect.target, set()).add(effect.name)
         return pushed
+
+    def _requested(self) -> list[str]:
+        """Return the branches of their requests, the newest first."""
+        return [effect.name for effect in self._effects(words.PULL_REQUEST)][::-1]
+
+    def _effects(self, kind: str) -> list[Effect]:
+        effects, head = Effects(self._instance.store), self._at.head
+        recorded = (*effects.of_kin(head.thread, self._history.start_hash), *effects.of_thread(head.thread))
+        return [item.effect for item in recorded if item.effect.kind == kind]
 
     def _target(self) -> tuple[str, str]:
         """Return the branch that the work is for, and its commit, which is here then."""
