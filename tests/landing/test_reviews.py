@@ -263,6 +263,37 @@ def test_a_request_that_somebody_else_opened_is_taken_and_recorded(uwf: Uwf, for
     assert [(item["outcome"], item["reference"]) for item in requests] == [("found", "7")]
 
 
+@one_forge
+def test_another_machine_that_has_the_thread_is_given_nothing_again(
+    uwf: Uwf, forge: LandingForge, tmp_path: Path, root: Path
+) -> None:
+    thread = landed(uwf, forge)
+    forge.server.has(forge.number, ("ann", "Why two?"))
+    told, bundle, other = synced(uwf, thread)["told"], tmp_path / "thread.bundle", tmp_path / "other"
+    uwf("bundle", told, "-o", bundle)
+    there = {"UWF_STORAGE_ROOT": str(other)}
+    uwf("init", env=there)
+    (other / "config.yaml").write_text((root / "config.yaml").read_text())
+    uwf("unbundle", bundle, env=there)
+    assert uwf("land", told, "--sync", env=there, check=1).error["message"].count("has no request") == 1
+    forge.server.has(forge.number, ("ann", "And one?"))
+    uwf("bundle", thread, "-o", bundle)
+    uwf("unbundle", bundle, env=there)
+    given = uwf("land", told, "--sync", env=there).json
+    assert [item["text"] for item in given["items"]] == ["And one?"]
+
+
+@pytest.mark.parametrize("forge", ["github", "gitlab"], indirect=True)
+def test_what_the_token_may_not_read_is_named_and_the_rest_is_given(uwf: Uwf, forge: LandingForge) -> None:
+    thread, reviews = landed(uwf, forge), forge.server.reviews
+    forge.server.has(forge.number, ("ann", "Why two?"))
+    reviews.check(forge.number, "ci", "x")
+    reviews.hides = {"checks", "pipelines", "reviews"}
+    told = synced(uwf, thread)
+    assert [item["kind"] for item in told["items"]] == ["comment"]
+    assert set(told["unread"]) == {"reviews", "jobs" if forge.server.is_gitlab else "checks"}
+
+
 def _is_gone(forge: LandingForge, _thread: str) -> None:
     forge.server.changes.clear()
 
@@ -347,6 +378,7 @@ def test_a_landing_that_is_killed_at_any_call_answers_each_comment_once(
 ) -> None:
     """Killed as the forge has got one of its calls, before or after it carries that out, with two to answer."""
     killer, server, call = Killer(forge.server, moment), forge.server, 0
+    server.page = 100  # so that comments don't need more calls than there were
     told, number = landed(uwf, forge), forge.number
     while call == 0 or killer.has_killed:
         call += 1

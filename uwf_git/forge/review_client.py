@@ -61,7 +61,7 @@ class ReviewClient(ForgeClient):
             return [item for item in items if item is not None and item.id and not is_known(item)]
 
         items = new(self.conversation(number))
-        reviews, later = self._reviews(number, new)
+        reviews, later = self._readable("reviews", said.unread, lambda: self._reviews(number, new)) or ([], 0)
         items += reviews
         items = self._with_standing(items, said.unread)
         items += self._checks(number, commit, new, said.unread)
