@@ -88,6 +88,16 @@ def test_a_conflict_goes_back_to_the_thread_and_what_it_makes_of_it_lands(uwf: U
     assert shared.at_remote("show", "main:sum.txt").split() == ["one", "two", "three"]
 
 
+def test_what_goes_on_already_is_not_told_again(uwf: Uwf, shared: Shop) -> None:
+    thread, at_gate = shared.accepted(), shared.at_gate("Wait")
+    shared.moves("sum.txt", "one\nthree\n")
+    first = uwf("land", thread, check=1).error["hint"].split()[-1]
+    assert uwf("land", thread, check=1).error["hint"] == f"it was told before: uwf thread run {first}"
+    assert uwf("land", "--train").json == []
+    assert len(uwf("thread", "list", "--all").json) == 3
+    assert uwf("thread", "show", at_gate).json["status"] == "waiting"
+
+
 def test_a_check_that_fails_on_the_sum_alone_stops_it_and_the_thread_is_told(uwf: Uwf, shared: Shop) -> None:
     """Both sides pass, and merge without a conflict."""
     thread = shared.accepted()

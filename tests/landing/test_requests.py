@@ -287,3 +287,21 @@ def test_a_train_brings_an_open_request_to_the_commit_that_lands(uwf: Uwf, forge
     forge.shop.moves("other.txt", "x\n")
     (landed,) = uwf("land", "--train").json
     assert forge.shop.at_remote("rev-parse", "main", BRANCH).split() == [landed["commit"]] * 2
+
+
+@one_forge
+def test_two_that_land_a_thread_at_once_open_one_request(uwf: Uwf, begin: Begin, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    landings = [begin("land", thread, as_fork=True) for _ in range(2)]
+    assert [landing.wait(60) for landing in landings] == [0, 0]
+    assert len(forge.server.changes) == 1
+    assert forge.shop.at_remote("rev-list", "--count", f"main..{BRANCH}") == "1"
+
+
+@one_forge
+def test_a_draft_that_conflicts_is_told_once(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.at_gate()
+    forge.shop.moves("sum.txt", "one\nthree\n")
+    for hint in ("it was told:", "it was told before:"):
+        assert uwf("land", thread, check=1).error["hint"].startswith(hint)
+    assert [step["role"] for step in uwf("thread", "steps", thread).json].count("$USER") == 1

@@ -18,6 +18,7 @@ from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
 from uwf_git.ext.landing.effect_records import Effect, Effects
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
+from uwf_git.ext.landing.kin import goes_on_as, kin_of, texts_of_user
 from uwf_git.ext.landing.pull_request import PullRequest, push_record, repository_at, request_merge
 from uwf_git.ext.landing.request import (
     RequestText,
@@ -153,6 +154,13 @@ class Landing:
         is on a forge; else move the target itself: a branch of the remote, or without one of the repository. Raises
         WorkspaceFailed for a conflict and AgentFailed for a check, after the thread was told; HeadMoved for a branch
         that moves too often, RemoteFailed, Declined, Undecided."""
+        with self._instance.locks.turn(f"landing-{self._thread}", waits=self._waits):
+            return self._land()
+
+    def _waits(self, _holders: object) -> None:
+        self._tell(f"another process lands thread {self._thread}: waits for it")
+
+    def _land(self) -> Landed:
         client = client_for(self._instance, self._repository) if self._repository is not None else None
         if client is not None:
             raise_if_merged(self._instance, self._at.head, client, self._branch)
@@ -160,7 +168,7 @@ class Landing:
             onto, base = self._target()
             own, there = self._new_branch() if client is not None else self._requested_branch()
             rebased = self._rebased(onto, base, there)
-            checks = self._checked(onto, rebased)
+            checks = self._checked(onto, base, rebased)
             if self._url:
                 push_record(self._instance, self._thread, self._url, self._tell)
             moves = ([(own, there)] if own else []) + ([(onto, base)] if client is None else [])
@@ -315,7 +323,7 @@ class Landing:
         author = re.search(r"^author (.+)$", header, re.MULTILINE)
         return author[1] if author else "", message.rstrip("\n") + "\n"
 
-    def _checked(self, onto: str, rebased: Rebased) -> list[LandingCheck]:
+    def _checked(self, onto: str, base: str, rebased: Rebased) -> list[LandingCheck]:
         commands = self._settings.checks
         if commands is None:
             commands = tuple(commands_of(self._instance, self._at.head, self._history.workflow))
@@ -326,7 +334,7 @@ class Landing:
             self._instance, self._thread, self._workspace, rebased.commit, commands, seconds, self._tell
         )
         if results and not results[-1].has_passed:
-            self._fails(onto, rebased, results[-1])
+            self._fails(onto, base, results[-1])
         return results
 
     def _moved(self, branch: str, there: str, commit: str) -> bool:
@@ -381,21 +389,28 @@ class Landing:
             text += f"\n\n{fenced(conflict.text.rstrip())}"
         self._raise(WorkspaceFailed, f"it conflicts with {onto} in {paths}", text)
 
-    def _fails(self, onto: str, rebased: Rebased, result: LandingCheck) -> None:
+    def _fails(self, onto: str, base: str, result: LandingCheck) -> None:
         command = " ".join(result.command)
         how = "ran out of time" if result.status is None else f"exited with {result.status}"
         text = (
-            f"The work does not land: {command} {how} on it together with {onto}, commit {rebased.commit[:12]}."
-            f" Find out why, and mend it.\n\n{fenced(result.log[-_LOG_SHOWN:].rstrip())}"
+            f"The work does not land: {command} {how} on it together with {onto} ({base[:12]}). That commit is in this"
+            f" repository. Find out why, and mend it.\n\n{fenced(result.log[-_LOG_SHOWN:].rstrip())}"
         )
         last = last_line(result.log)
         self._raise(AgentFailed, f"{one_line(command, 60)} {how}{f': {last}' if last else ''}", text)
 
     def _raise(self, kind: type[UwfError], why: str, text: str) -> None:
-        """Give a text to the thread as its next turn, and raise why."""
-        problem = f"thread {self._thread} does not land: {why}"
+        """Give a text to the thread as its next turn, unless it has that or goes on already, and raise why."""
+        problem, head = f"thread {self._thread} does not land: {why}", self._at.head
+        onward = (
+            goes_on_as(self._instance, head, kin_of(self._instance, head))
+            if head.archive is not None
+            else head
+        )
+        if onward.archive is None and (onward is not head or text in texts_of_user(self._instance, [head])):
+            raise kind(problem, f"it was told before: uwf thread run {onward.thread}")
         try:
-            goes_on = tell_thread(self._instance, self._at.head, text)
+            goes_on = tell_thread(self._instance, head, text)
         except UwfError as error:
             raise kind(problem, error.hint) from None
         raise kind(problem, f"it was told: uwf thread run {goes_on}")

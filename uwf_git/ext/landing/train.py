@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
+from uwf_git.ext.landing.kin import goes_on_as, kin_of
 from uwf_git.plugin import DamagedThread, ThreadState, code_at_end, ended_state, thread_code, words
 
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def ready(instance: Instance) -> list[ThreadId]:
-    """Return the project's threads whose work was accepted and has not landed, oldest first."""
+    """Return the project's threads whose work was accepted and has not landed, oldest first. What goes on in another
+    thread is left to that."""
     return sorted(
         head.thread
         for head in instance.threads.all(archived=True)
@@ -31,6 +33,8 @@ def _is_ready(instance: Instance, head: Head) -> bool:
         or code.commit == code.base
         or has_landed(Effects(instance.store).of_thread(head.thread), head)
     ):
+        return False
+    if goes_on_as(instance, head, kin_of(instance, head)) is not head:
         return False
     left = code_at_end(instance, instance.threads.position(head))
     return left is not None and bool(left.merge)
