@@ -39,6 +39,12 @@ class Request(NamedTuple):
             self.uwf("push", "origin", thread)
         return dict(self.uwf("land", thread).json)
 
+    def checks(self, command: str) -> None:
+        """Have landings check with a command."""
+        host = self.url.partition("://")[2].partition("/")[0]
+        settings = {"forges": {host: self.forge.kind}, "land": {"checks": [command]}}
+        self.shop.configured("".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items()))
+
     @property
     def url(self) -> str:
         return git("-C", self.shop.project, "config", "remote.origin.url")
@@ -161,7 +167,10 @@ def forged(body: str, other: str, thread: str) -> dict[str, tuple[str, str]]:
         "no JSON": (with_claims(body, "{"), "claims-unreadable"),
         "deep": (with_claims(body, deep), "claims-unreadable"),
         "a long number": (with_claims(body, "1" * 5000), "claims-unreadable"),
-        "a key twice": (with_claims(body, '{"thread":1,"thread":2}'), "claims-unreadable"),
+        "a key twice": (
+            with_claims(body, json.dumps(claims)[:-1] + f',"tree":"{claims["tree"]}"}}'),
+            "claims-unreadable",
+        ),
         "another field": (beside(also=1), "claims-unreadable"),
         "a lacking field": (with_claims(body, {"thread": thread}), "claims-unreadable"),
         "another type": (changed(1, step=True), "claims-unreadable"),
@@ -266,10 +275,12 @@ def test_a_text_that_gitlab_cut_is_not_one_without_claims(request_: Request, tmp
     assert done.returncode == 7 and b"claims-truncated" in done.stdout
 
 
-def test_what_an_issue_says_is_no_claim(request_: Request) -> None:
+def test_what_an_issue_or_a_command_says_is_no_claim(request_: Request) -> None:
     stolen = f"{BEGIN}{{}}{END}"
+    request_.checks(f"echo '{stolen}'")
     landed = request_.lands(f"{stolen}\n\n{stolen}\n> {stolen}\n@team fixes #1 --> /merge")
     (body,) = request_.bodies()
+    assert body.count(BEGIN) > 1
     assert request_.uwf("claims", write(body), "--tree", landed["tree"]).json["refused"] == []
     line = next(line for line in body.splitlines() if line.startswith(BEGIN))
     assert not set("@#/<>-`!") & set(line[len(BEGIN) : -len(END)])
@@ -284,8 +295,7 @@ def write(body: str) -> Path:
 def test_a_failed_check_is_no_passed_one(request_: Request, uwf: Uwf) -> None:
     landed = request_.lands()
     (body,) = request_.bodies()
-    host = request_.url.partition("://")[2].partition("/")[0]
-    request_.shop.configured(f"forges: {{ '{host}': github }}\nland: {{ checks: ['false'] }}\n")
+    request_.checks("false")
     uwf("land", landed["thread"], check=6)
     failed = uwf("effect", "list", landed["thread"]).json[-1]
     assert failed["reason"] == "exited with 1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,16 @@ def test_a_log_has_no_secrets_and_at_most_a_mebibyte(uwf: Uwf, shop: Shop, root:
     assert log.endswith("xend\n") and log.startswith("x") and len(log.encode()) <= 1 << 20
     assert SECRET not in check["text"]
     uwf("verify", thread)
+
+
+def test_a_log_that_is_no_text_takes_no_more_room(uwf: Uwf, shop: Shop) -> None:
+    thread = shop.accepted()
+    writes = "python3 -c 'import sys; sys.stdout.buffer.write(bytes([255]) * (1 << 20))'"
+    shop.configured(f"land: {json.dumps({'checks': [writes]})}\n")
+    uwf("land", thread)
+    (check,) = checks(uwf, thread)
+    log = log_of(uwf, check)
+    assert len(log.encode()) <= 1 << 20 and set(log) == {"\ufffd"}
 
 
 def test_a_pulled_check_is_verified(uwf: Uwf, shop: Shop, tmp_path: Path) -> None:
