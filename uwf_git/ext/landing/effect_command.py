@@ -43,7 +43,7 @@ def _thread_of(invocation: Invocation, text: str | None) -> ThreadId:
 
 @command(
     "uwf effect run -- gh issue comment 42 --body 'Fixed.'",
-    """uwf effect run --key deploy --check 'curl -fsS "$URL/$UWF_EFFECT_KEY"' -- ./deploy""",
+    "uwf effect run --key deploy --check ./is-deployed -- ./deploy",
 )
 @click.option(
     "--key", "name", metavar="NAME", help="Name of the effect in the thread. Default: the command itself."
