@@ -160,3 +160,37 @@ def test_a_request_has_claims_with_the_tree_and_the_log_behind_each(uwf: Uwf, sh
     assert shared.at_remote("rev-parse", "main^{tree}")[:12] in own and landed["checks"][0]["sha256"] in own
     assert "`tests`: `passed`" in body and "`gate`: `merge`" in body
     assert json.loads(json.dumps(landed)) == landed
+
+
+def test_commits_that_the_target_lacks_are_not_taken_for_the_threads(uwf: Uwf, shared: Shop) -> None:
+    (shared.project / "private.txt").write_text("mine")
+    shared.commit("mine, and not pushed")
+    landed = uwf("land", shared.accepted()).json
+    assert shared.at_remote("show", "--format=", "--name-only", landed["commit"]).split() == ["sum.txt"]
+
+
+def test_what_the_target_dropped_since_is_not_brought_back(uwf: Uwf, shared: Shop) -> None:
+    shared.moves("secret.txt", "KEY=1")
+    thread = shared.accepted()
+    git("-C", shared.project, "push", "-q", "-f", "origin", "HEAD~1:main")
+    uwf("land", thread)
+    assert shared.at_remote("ls-tree", "--name-only", "main").split() == ["sum.txt", "tests.sh"]
+
+
+def test_an_ignored_file_in_the_way_is_left_as_it_is(uwf: Uwf, shop: Shop) -> None:
+    shop.configured(fixes="echo theirs > .env.test; ")
+    thread = shop.accepted()
+    (shop.project / ".git/info/exclude").write_text(".env*\n")
+    (shop.project / ".env.test").write_text("mine")
+    refused = uwf("land", thread, check=1).error
+    assert ".env.test would be overwritten" in refused["message"]
+    assert (shop.project / ".env.test").read_text() == "mine"
+
+
+def test_of_several_remotes_none_is_guessed(uwf: Uwf, shared: Shop) -> None:
+    git("-C", shared.project, "remote", "rename", "origin", "up")
+    git("-C", shared.project, "remote", "add", "fork", shared.remote)
+    thread, before = shared.accepted(), git("-C", shared.project, "rev-parse", "main")
+    assert "--remote" in uwf("land", thread, check=2).error["hint"]
+    assert git("-C", shared.project, "rev-parse", "main") == before
+    assert uwf("land", thread, "--remote", "up").json["remote"] == "up"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -213,7 +214,9 @@ def test_a_landing_that_is_killed_as_it_pushes_goes_on_with_what_was_pushed(
     assert forge.shop.at_remote("rev-list", "--count", f"main..{BRANCH}") == "1"
 
 
-ISSUE_TITLE = "Closes #7, fixes ann/work#8 & GH-9: tell @everyone, see https://evil.example/issues/3"
+ISSUE_TITLE = (
+    "Closes #7, fixes ann/work#8 & GH-9 [skip ci]: tell @everyone, see https://evil.example/issues/3"
+)
 
 
 def test_an_issue_becomes_a_branch_and_a_request_that_closes_it_and_nothing_else(
@@ -230,7 +233,7 @@ def test_an_issue_becomes_a_branch_and_a_request_that_closes_it_and_nothing_else
     for text in (message, landed["request"]["title"], landed["request"]["body"]):
         closed = re.findall(r"(?:closes|fixes)[: ]+([\w/.-]*#\d+|GH-\d+|\w+://\S+)", text, re.IGNORECASE)
         assert closed in ([], ["#42"])
-        assert not re.search(r"(?<![\w`])@\w", text)
+        assert not re.search(r"(?<![\w`])@\w|\[skip ci\]", text)
     assert "Closes #42" in message and "Closes #42" in landed["request"]["body"]
 
 
@@ -305,3 +308,39 @@ def test_a_draft_that_conflicts_is_told_once(uwf: Uwf, forge: Forge) -> None:
     for hint in ("it was told:", "it was told before:"):
         assert uwf("land", thread, check=1).error["hint"].startswith(hint)
     assert [step["role"] for step in uwf("thread", "steps", thread).json].count("$USER") == 1
+
+
+@pytest.mark.parametrize("forge", ["github", "gitea"], indirect=True)
+def test_work_that_nobody_has_accepted_makes_a_request_a_draft_again_and_answers_nobody(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = forge.shop.accepted()
+    assert not uwf("land", thread).json["pull"]["draft"]
+    forge.server.has(forge.number, ("bob", "Look."))
+    onward = uwf("land", thread, "--sync").json["told"]
+    forge.shop.adds("bad")
+    uwf("thread", "run", onward, check=5)
+    landed = uwf("land", onward).json
+    assert (landed["pull"]["draft"], landed["answered"]) == (True, 0)
+    uwf("thread", "answer", onward, "-m", "merge")
+    landed = uwf("land", onward).json
+    assert (landed["pull"]["draft"], landed["answered"]) == (False, 1)
+
+
+@one_forge
+def test_a_machine_that_lacks_what_another_has_landed_opens_no_second_request(
+    uwf: Uwf, forge: Forge, root: Path, tmp_path: Path
+) -> None:
+    thread = forge.shop.accepted()
+    other = tmp_path / "other"
+    shutil.copytree(root, other)
+    uwf("land", thread)
+    refused = uwf("land", thread, "--root", other, check=1).error
+    assert "pull; else" in refused["hint"] and len(forge.server.changes) == 1
+
+
+@one_forge
+def test_a_train_passes_over_what_a_forge_has_squashed(uwf: Uwf, forge: Forge) -> None:
+    uwf("land", forge.shop.accepted())
+    forge.server.merge(forge.number, "squash")
+    assert uwf("land", "--train").json == []

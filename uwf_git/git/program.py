@@ -368,7 +368,8 @@ def _telling_line(err: str) -> str:
     causes = [line for line in telling if re.search(_SYSTEM_FAULT, line)]
     for begin in ("fatal: ", "error: ", "ssh: ", "remote: "):
         causes += [line for line in telling if line.startswith(begin)]
-    return (causes or [(telling or lines or [""])[-1]])[0].removeprefix("fatal: ").removeprefix("error: ")
+    cause = (causes or [(telling or lines or [""])[-1]])[0].removeprefix("fatal: ").removeprefix("error: ")
+    return re.sub(r"(https?://[^\s'\"?]*)\?[^\s'\"]*", r"\1", cause)  # what follows a `?` may be a token
 
 
 def hint_for(err: str, command: str = "") -> str:

@@ -221,7 +221,9 @@ def _absolute(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without password, and without user unless ssh needs it."""
+    """Return a URL without password, and without user unless ssh needs it; on the web, without what follows a `?`."""
+    if url.lower().startswith(("https://", "http://")):
+        url = url.partition("?")[0]
     login = _LOGIN.match(url)
     if login is None:
         return url

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Declined, Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
-from uwf_git.base.text import one_line
+from uwf_git.base.text import listed, one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import make_folders, sync
 from uwf_git.git.lockfiles import lockfiles_of
@@ -466,12 +466,13 @@ class Project:
             raise WorkspaceFailed(
                 f"branch {name} is checked out in {top}, which is gone", "git worktree prune"
             )
-        words = ("merge", "--ff-only", "-q", commit)
+        words = ("merge", "--ff-only", "--no-overwrite-ignore", "-q", commit)
         done = self.run(*NO_HOOKS, *words, check=False, git=self.git(checkout.git_dir, checkout.top))
         if done.code:
-            why = one_line(failure(words, done).message, 200)
+            files = [line.strip() for line in done.err.splitlines() if line.startswith("\t")]
+            why = f"{listed(files, 5)} would be overwritten" if files else failure(words, done).message
             raise WorkspaceFailed(
-                f"branch {name} stays as it is: {why}",
+                f"branch {name} stays as it is: {one_line(why, 200)}",
                 f"make room there, then: git -C {shlex.quote(top)} merge --ff-only {commit[:12]}",
             )
 
@@ -564,9 +565,8 @@ class Project:
         if reason is None and done.code:
             raise failure(_PUSH, done)
         if reason is not None and _MOVED.search(reason) is None:
-            told = failure(_PUSH, done)
             why = reason.removeprefix("[remote rejected]").removeprefix("[rejected]").strip(" ()")
-            raise Declined(f"{remote} refuses branch {branch}: {one_line(why, 200)}", told.hint)
+            raise Declined(f"{remote} refuses branch {branch}: {one_line(why, 200)}", "see its rules there")
         return reason is None
 
     def remote_at(self, url: str) -> str:

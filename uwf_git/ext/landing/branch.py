@@ -16,7 +16,8 @@ _SEVERAL = 9  # names that are tried
 def branch_name(template: str, variables: Mapping[str, Any]) -> str:
     """Return the name that a template makes, in letters that every forge and shell takes. Raises Invalid for a template
     that can't be rendered, or makes no name."""
-    parts = [_part(part) for part in render_template(template, variables).split("/")]
+    plain = {name: _plain(value) for name, value in variables.items()}
+    parts = [_part(part) for part in render_template(template, plain).split("/")]
     name = "/".join(filter(None, parts))
     if not name:
         raise Invalid(f"the template land.branch makes no name: {template}", "uwf config get land.branch")
@@ -28,6 +29,15 @@ def candidates(name: str) -> Iterator[str]:
     yield name
     for number in range(2, _SEVERAL + 1):
         yield f"{name}-{number}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a template with its texts as parts of a name, so that none of them makes a folder."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return _part(value) if isinstance(value, str) else value
 
 
 def _part(text: str) -> str:

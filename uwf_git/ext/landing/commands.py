@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "uwf land @",
     "uwf land 01JK7M --onto release/2",
     "uwf land @ --sync",
-    "uwf land 01JK7M --no-forge > request.md",
+    "uwf land 01JK7M --no-forge --format text > request.md",
     "uwf land --train",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=completers.complete_thread)
@@ -73,7 +73,7 @@ def land(
     With --sync, comments, reviews and failed checks of the request that the thread doesn't have yet become its next
     turn. Each comment is answered once, when the work has landed again.
     """
-    from uwf_git.ext.landing.landing import Landing, Options
+    from uwf_git.ext.landing.landing import InTarget, Landing, Options
     from uwf_git.ext.landing.sync import sync_reviews
     from uwf_git.ext.landing.train import ready
 
@@ -112,6 +112,9 @@ def land(
         for thread in chosen:
             try:
                 yield landed(thread)
+            except InTarget as error:
+                if threads:
+                    failures.add(error)
             except UwfError as error:
                 failures.add(error)
 

@@ -19,7 +19,13 @@ from uwf_git.ext.landing.effect_records import Effect, Effects
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
 from uwf_git.ext.landing.kin import goes_on_as, kin_of, texts_of_user
-from uwf_git.ext.landing.pull_request import PullRequest, push_record, repository_at, request_merge
+from uwf_git.ext.landing.pull_request import (
+    PullRequest,
+    hold_back,
+    push_record,
+    repository_at,
+    request_merge,
+)
 from uwf_git.ext.landing.request import (
     RequestText,
     changes_of,
@@ -38,6 +44,7 @@ from uwf_git.plugin import (
     Invalid,
     Rebased,
     RebasePick,
+    Usage,
     UwfError,
     WorkspaceFailed,
     client_for,
@@ -109,6 +116,10 @@ class Landed(NamedTuple):
         return {**self._asdict(), "checks": checks, "request": self.request._asdict(), "pull": pull}
 
 
+class InTarget(Invalid):
+    """The work is in its target already."""
+
+
 class _Moved(Declined):
     """A branch is no longer where it was, so nothing was pushed to it."""
 
@@ -136,6 +147,10 @@ class Landing:
         self._remote = options.remote or workspace.remote or self._project.usual_remote()
         if options.remote:
             self._project.require_remote(options.remote)
+        if not self._remote and (several := self._project.line("remote").split()):
+            raise Usage(
+                f"the project has the remotes {', '.join(several)}", "say on which to land: --remote NAME"
+            )
         self._url = self._project.url(self._remote) if self._remote else ""
         self._repository = None if options.plain else repository_at(instance, self._url)
         self._branch = options.branch
@@ -171,6 +186,8 @@ class Landing:
             checks = self._checked(onto, base, rebased)
             if self._url:
                 push_record(self._instance, self._thread, self._url, self._tell)
+            if client is not None and there and self._is_draft:
+                hold_back(client, own)
             moves = ([(own, there)] if own else []) + ([(onto, base)] if client is None else [])
             if all(self._moved(branch, before, rebased.commit) for branch, before in moves):
                 break
@@ -186,7 +203,8 @@ class Landing:
         if client is not None:
             with client:
                 pull = request_merge(self._instance, self._thread, client, branch, onto, text, self._is_draft)
-                answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
+                if not self._is_draft:
+                    answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
         if self._settings.comment and self._history.start.issue is not None:
             comment_on_issue(self._instance, self._at.head, self._history, pull)
         facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._remote)
@@ -211,6 +229,11 @@ class Landing:
             "title": title_of(self._history),
             "issue": issue.value() if issue is not None else None,
         }
+        if (
+            self._branch
+            and self._project.run("check-ref-format", f"refs/heads/{self._branch}", check=False).code
+        ):
+            raise Usage(f"{self._branch!r} can not be the name of a branch", "give another: --branch NAME")
         names = (
             [self._branch] if self._branch else [*candidates(branch_name(self._settings.branch, variables))]
         )
@@ -220,14 +243,20 @@ class Landing:
             there, own = commits.get(name, ""), pushed.get(self._place(name), set())
             if not there or there in own:
                 return name, there
-            if own or self._branch:
+            if own or self._branch or self._is_of_thread(name):
                 raise Invalid(
-                    f"branch {name} of {self._remote} is at {there[:12]}, which thread {self._thread} did not push",
-                    "land on another branch: --branch NAME",
+                    f"branch {name} of {self._remote} is at {there[:12]}, which thread {self._thread} did not push from"
+                    " here",
+                    "if another machine did: uwf pull; else land on another branch: --branch NAME",
                 )
         raise Invalid(
             f"branches {names[0]} to {names[-1]} of {self._remote} are others'", "give one: --branch NAME"
         )
+
+    def _is_of_thread(self, branch: str) -> bool:
+        """Return whether the last commit of a branch says that it is of this thread."""
+        commit = self._project.fetch_branch(self._remote, branch, f"refs/uwf/local/landing/{self._thread}")
+        return f"\nUwf-Thread: {self._thread}\n" in self._said_by(commit)[1]
 
     def _place(self, branch: str) -> str:
         return f"{self._url}#{branch}"
@@ -271,11 +300,7 @@ class Landing:
 
     def _rebased(self, onto: str, base: str, there: str) -> Rebased:
         """Make the work again on `base`. What was pushed before, `there`, stays if it would come to the same."""
-        since = self._project.line("merge-base", base, self._code.commit)
-        if not since:
-            raise Invalid(
-                f"the work of thread {self._thread} has no commit in common with {onto}", "merge it by hand"
-            )
+        since = self._since(onto, base)
         picks = self._picks(since)
         with merging(self._project, base) as merges:
             rebased = merges.rebase(base, picks)
@@ -284,15 +309,30 @@ class Landing:
         if rebased.conflict is not None:
             self._conflicts(onto, base, rebased)
         if not rebased.made:
-            raise Invalid(
+            raise InTarget(
                 f"the work of thread {self._thread} is in {onto} already", f"uwf thread show {self._thread}"
             )
         return rebased._replace(commit=there) if self._is_same(rebased, base, there) else rebased
+
+    def _since(self, onto: str, base: str) -> str:
+        """Return the commit from which on the work is the thread's own: where it began, or what was merged into it
+        since. Raises Invalid if it can't be told from commits that the target doesn't have."""
+        begun, project = self._code.base, self._project
+        since = project.line("merge-base", base, self._code.commit)
+        if not since or project.is_ancestor(since, begun):
+            return begun
+        if not project.is_ancestor(begun, base):
+            raise Invalid(
+                f"thread {self._thread} began at commit {begun[:12]}, which {onto} does not have, and was merged since",
+                "push that first, or merge by hand",
+            )
+        return since
 
     def _is_same(self, rebased: Rebased, base: str, there: str) -> bool:
         return (
             bool(there)
             and self._project.tree(there) == rebased.tree
+            and self._project.line("rev-list", "--count", f"{base}..{there}") == str(rebased.made)
             and self._project.is_ancestor(base, there)
         )
 

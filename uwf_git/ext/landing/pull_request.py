@@ -64,6 +64,13 @@ def push_record(instance: Instance, thread: ThreadId, url: str, tell: Callable[[
             tell(f"the thread is not pushed to {remote.name}: {error.message}; {later}")
 
 
+def hold_back(client: ForgeClient, branch: str) -> None:
+    """Make the request of a branch a draft, before something that nobody has accepted is pushed there."""
+    for change in client.open_changes(branch):
+        if not change.is_draft:
+            client.update_change(change.number, is_draft=True)
+
+
 def request_merge(
     instance: Instance,
     thread: ThreadId,
@@ -73,8 +80,8 @@ def request_merge(
     text: RequestText,
     is_draft: bool,
 ) -> PullRequest:
-    """Open the request of a branch, or bring it up to date. A draft becomes ready, and never the other way round.
-    Raises Invalid for one that was closed, RemoteFailed, Declined, Undecided."""
+    """Open the request of a branch, or bring it up to date, as a draft or ready. Raises Invalid for a closed one,
+    RemoteFailed, Declined, Undecided."""
     before = next(iter(client.open_changes(branch)), None)
     if before is not None:
         return _updated(client, before, text, is_draft)
@@ -101,11 +108,9 @@ def request_merge(
 def _updated(client: ForgeClient, change: ForgeChange, text: RequestText, is_draft: bool) -> PullRequest:
     mark = _MARK.search(change.body)
     body = _marked(text.body, mark[1]) if mark else change.body
-    if body != change.body or (change.is_draft and not is_draft):
+    if body != change.body or change.is_draft != is_draft:
         stays = body.rstrip() == change.body.rstrip()
-        change = client.update_change(
-            change.number, body=None if stays else body, is_draft=False if not is_draft else None
-        )
+        change = client.update_change(change.number, body=None if stays else body, is_draft=is_draft)
     return PullRequest(change.number, change.url, change.is_draft, False)
 
 

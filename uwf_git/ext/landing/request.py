@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from uwf_git.ext.landing.checks import LandingCheck
     from uwf_git.plugin import ForgeRepository, Head, History, Instance, Revision, StepContext
 
-_REFERENCE = re.compile(r"([\w./-]*[#!][0-9]+|\bGH-[0-9]+|[\w+.-]*://\S+)", re.IGNORECASE)
-_MENTION = re.compile(r"(?<!\w)@(?=[\w\[])")
+# What a forge makes a link of, by its mark: an issue, a person, a label; or an address.
+_MARKS = re.compile(r"[#!](?=[\w\"'])|(?<!\w)[@~%&$](?=[\w\[\"'])|(?<=\bGH)-(?=[0-9])|:(?=//)", re.IGNORECASE)
+# Words in brackets switch a forge's checks off, as [skip ci] does.
+_BRACKETS = str.maketrans("[]", "()")
 _OWN_TRAILER = re.compile(r"(?:Agent-Logs-Url|Uwf-[A-Za-z]+|Signed-off-by|Co-authored-by): ")
 _LONGEST_TITLE = 100
 _SHOWN = 12  # letters of a tree or digest
@@ -49,9 +51,13 @@ def title_of(history: History) -> str:
 
 
 def without_links(text: str) -> str:
-    """Return a text of others for a title or a message, in which no forge finds a person to tell, or an issue that a
-    merge would close."""
-    return _MENTION.sub("@ ", _REFERENCE.sub(r'"\1"', text))
+    """Return a text of others for a title or a message, in which no forge finds a person to tell, an issue that a merge
+    would close, or a word that switches its checks off."""
+    return (
+        _MARKS.sub(lambda match: f"{match[0].replace('-', '')} ", text)
+        .translate(_BRACKETS)
+        .replace("***", "")
+    )
 
 
 def message_without_links(message: str) -> str:
@@ -91,7 +97,7 @@ def request_text(
     """Return the text of a request for a commit with this tree, which was made of a thread's code."""
     claims = claims_on(instance, head, history, tree, checks)
     parts = [
-        markdown.quoted(markdown.inline(title_of(history), _LONGEST_TITLE)),
+        markdown.quoted(title_of(history)),
         closes,
         # GitLab gives a job the first 2,700 characters of a text, so what a machine reads is at the top.
         comment(claims),
