@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cli_samples import on_terminal
 from commands import git
 from conftest import Uwf
 from faults import DRIVER_WITH_GIT
+from landing_shop import Shop
 from two_machines import RELAY
 
 WRITES = """uwf-exec sh -c 'echo "$UWF_ROLE" >> made.txt; echo "{\\"text\\": \\"done\\"}"'"""
@@ -67,6 +69,13 @@ def refs(project: Path) -> list[str]:
 
 def cleaned(uwf: Uwf, *words: str) -> list[Any]:
     return list(uwf("clean", *words).json)
+
+
+def swept(uwf: Uwf, project: Path) -> list[str]:
+    """The findings after git has removed all objects that no ref leads to."""
+    git("-C", project, "reflog", "expire", "--expire=now", "--all")
+    git("-C", project, "gc", "-q", "--prune=now")
+    return [finding["code"] for finding in uwf("verify").json["findings"]]
 
 
 def test_code_that_a_branch_has_goes_without_a_loss_and_is_not_listed_again(uwf: Uwf, project: Path) -> None:
@@ -185,14 +194,52 @@ def test_a_thread_that_goes_on_is_left_alone(uwf: Uwf, project: Path, root: Path
 def test_commits_that_two_threads_have_go_with_the_last_of_them(uwf: Uwf, project: Path) -> None:
     thread = started(uwf)
     fork = uwf("thread", "fork", thread).json["thread"]
-    uwf("thread", "step", fork, "--agent", "uwf-exec sh -c 'echo {}'", check=None)
-    for each in (thread, fork):
-        uwf("thread", "kill", each, check=None)
-    tip = git("rev-parse", ref(thread))
+    uwf("thread", "step", fork, "--agent", WRITES)
+    uwf("thread", "kill", thread)
     cleaned(uwf, "--yes")
-    assert git("for-each-ref", f"--contains={tip}", "refs/uwf") != ""
+    assert {*refs(project)} == {ref(thread), ref(fork)}
     cleaned(uwf, "--discard", "--yes")
-    assert refs(project) == []
+    assert refs(project) == [ref(fork)] and swept(uwf, project) == []
+    cleaned(uwf, fork, "--discard", "--yes")
+    assert refs(project) == [] and swept(uwf, project) == []
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_accepted_work_outlives_the_failed_thread_that_went_on_with_it(
+    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    shop = Shop(uwf, tmp_path, config)
+    shop.configured()
+    monkeypatch.chdir(shop.project)
+    accepted = shop.accepted()
+    tip = git("rev-parse", ref(accepted))
+    shop.adds("three")
+    dropped = uwf("thread", "resume", accepted, "-m", "more").json["thread"]
+    uwf("thread", "run", dropped, check=5)
+    uwf("thread", "answer", dropped, "-m", "drop", check=10)
+    assert git("merge-base", ref(dropped), tip) == tip
+    cleaned(uwf, *([accepted] if named else []), "--yes")
+    assert {ref(accepted), ref(dropped)} <= {*refs(shop.project)}
+    cleaned(uwf, "--discard", "--yes")
+    assert ref(dropped) not in refs(shop.project) and git("rev-parse", ref(accepted)) == tip
+    assert swept(uwf, shop.project) == []
+    git("cat-file", "-e", tip)
+    cleaned(uwf, accepted, "--discard", "--yes")
+    assert refs(shop.project) == [] and swept(uwf, shop.project) == []
+
+
+def test_a_thread_that_goes_on_with_discarded_work_keeps_its_commits(uwf: Uwf, project: Path) -> None:
+    thread = started(uwf)
+    tip = git("rev-parse", ref(thread))
+    fork = uwf("thread", "fork", thread).json["thread"]
+    twice = uwf("thread", "fork", fork).json["thread"]
+    over = uwf("thread", "fork", thread).json["thread"]
+    for each in (thread, over):
+        uwf("thread", "kill", each)
+    cleaned(uwf, "--discard", "--yes")
+    assert refs(project) == [ref(fork), ref(twice)] and swept(uwf, project) == []
+    uwf("thread", "step", twice, "--agent", WRITES)
+    assert git("merge-base", ref(twice), tip) == tip
 
 
 def test_worktrees_and_kept_files_of_ended_threads_go_and_their_files_are_named(

@@ -2,7 +2,8 @@
 
 What is elsewhere goes without loss: a worktree, whose files are kept first, and refs to commits that branches have too.
 If a branch has only what the code changes, as after a squash, the code's ref stays as long as the thread, whose steps
-name its commits. Anything else is nowhere else. It goes only if that is asked for, as do such commits.
+name its commits. Anything else is nowhere else. It goes only if that is asked for, as do such commits. Refs of other
+threads are no other place, as they may go later: each thread keeps what its own steps name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store import layout
 from uwf_git.store.removed import kept_threads
+from uwf_git.workspaces.discarding import give_forks_their_code
 from uwf_git.workspaces.merged import Landing, landing
 from uwf_git.workspaces.moved import checkout_of, targets
 from uwf_git.workspaces.notes import Note, Notes
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 _MOST_FILES = 100
+_OF_THREADS = (f"{layout.WORK}*", "refs/uwf/local/*")
 _OWN = "attempts and agents left it, and it is nowhere else"
 
 
@@ -49,8 +52,8 @@ class Scope(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What only this thread has: at a ref the `commits` up to `commit` and the files that they change, or in a folder
-    the files."""
+    """What no branch has: at a ref of this thread the `commits` up to `commit` and the files that they change, or in a
+    folder the files."""
 
     place: str
     commit: str
@@ -95,7 +98,6 @@ def leftovers(instance: Instance, scope: Scope) -> Iterator[Leftovers]:
     notes = Notes(instance.store.repository.private)
     refs: dict[str, dict[ThreadId, dict[str, str]]] = {}
     heads: dict[tuple[Path, str], dict[str, str]] = {}
-    doomed: dict[str, list[str]] = defaultdict(list)
     for thread in scope.threads:
         _require(instance, notes.read(thread), thread)
     for thread, note in notes.all():
@@ -107,10 +109,8 @@ def leftovers(instance: Instance, scope: Scope) -> Iterator[Leftovers]:
         if note.project not in refs:
             refs[note.project] = _refs_by_thread(Project(Path(note.project)))
         own = refs[note.project].get(thread, {})
-        item = _Look(instance, thread, note, scope, heads).leftovers(own, doomed[note.project])
+        item = _Look(instance, thread, note, scope, heads).leftovers(own)
         if item.removes or item.losses or scope.threads:
-            gone = {*item.removes, *([tracking(item.remote, thread)] if item.unshares else [])}
-            doomed[note.project] += [name for name in own if name in gone]
             yield item
 
 
@@ -160,8 +160,8 @@ class _Look:
         self._tree = worktree_of(instance, note, thread)
         self._project = self._tree.project
 
-    def leftovers(self, refs: Mapping[str, str], doomed: Collection[str]) -> Leftovers:
-        """Return them. `refs` are the thread's, `doomed` those of other threads that go."""
+    def leftovers(self, refs: Mapping[str, str]) -> Leftovers:
+        """Return them, of which `refs` are the thread's."""
         tree, project, scope = self._tree, self._project, self._scope
         pushed = next((name for name in refs if name.startswith(TRACKING)), "")
         own = {name: oid for name, oid in refs.items() if not name.startswith(TRACKING)}
@@ -172,27 +172,28 @@ class _Look:
         merged_there = merged if there == tip else self._landing(there, needs_changes)
         discards = scope.discards and is_dropped
         unshares = scope.remote and pushed != "" and (merged_there is not None or discards)
-        hidden = [*doomed, *own, *([pushed] if unshares or not is_dropped else [])]
+        staying = [pushed] if pushed and is_dropped and not unshares else []
         safe: dict[str, str] = {}
         losses: list[Loss] = []
         stays: dict[str, str] = {}
         for name, oid in sorted(own.items(), key=lambda row: row[0] != tree.ref):
             is_merged = name == tree.ref and merged is not None and not merged.has_commits
-            count = 0 if is_merged and not discards else project.only_in(hidden, oid)
+            count = 0 if is_merged and not discards else project.only_in(_OF_THREADS, oid, staying)
             if is_merged and not discards and self._is_kept():
                 stays[name] = "the steps name its commits, of which a branch has the changes"
             elif not count:
                 safe[name] = oid
             elif is_dropped:
-                losses.append(Loss(name, oid, count, self._files(oid, hidden)))
+                losses.append(Loss(name, oid, count, self._files(oid, staying)))
             else:
                 stays[name] = "no branch has its commits" if name == tree.ref else _OWN
             if name == tree.ref and name not in safe and not (discards and losses):
-                hidden.remove(name)
+                staying.append(name)
         remote = pushed.removeprefix(TRACKING).rpartition("/")[0]
         ref_there = f"{tree.ref} on {remote}"
-        if unshares and merged_there is None and (count := project.only_in(hidden, there)) and there != tip:
-            losses.append(Loss(ref_there, there, count, self._files(there, hidden)))
+        is_lost_there = unshares and merged_there is None and there != tip
+        if is_lost_there and (count := project.only_in(_OF_THREADS, there, staying)):
+            losses.append(Loss(ref_there, there, count, self._files(there, staying)))
         ignored = ignored_of(self._instance, self._thread)
         if files := _files_in(ignored):
             if is_dropped:
@@ -257,10 +258,10 @@ class _Look:
         """Return whether the thread is here or can be restored."""
         return self._instance.threads.exists(self._thread) or is_restorable(self._instance, self._thread)
 
-    def _files(self, commit: str, hidden: Iterable[str]) -> tuple[str, ...]:
-        excluded = (f"--exclude={name}" for name in hidden)
+    def _files(self, commit: str, staying: Iterable[str]) -> tuple[str, ...]:
+        excluded = (f"--exclude={name}" for name in _OF_THREADS)
         words = ("log", "--format=", "--name-only", "-z", "-m", "--first-parent", "--no-renames", commit)
-        done = self._project.run(*words, "--not", *excluded, "--all", check=False)
+        done = self._project.run(*words, "--not", *excluded, "--all", *staying, check=False)
         names = done.out.decode("utf-8", "replace").replace("\n", "\0").split("\0")
         return tuple(sorted(set(filter(None, names)))[:_MOST_FILES])
 
@@ -318,7 +319,7 @@ def remove(instance: Instance, item: Leftovers) -> None:
             put_away(instance, tree)
         elif tree.is_half:
             tree.remove()
-        _drop(notes, tree, item)
+        _drop(instance, notes, tree, item)
         if item.discards:
             shutil.rmtree(ignored_of(instance, item.thread), ignore_errors=True)
         left = tree.project.kept(item.thread)
@@ -329,7 +330,7 @@ def remove(instance: Instance, item: Leftovers) -> None:
             notes.forget(item.thread)
 
 
-def _drop(notes: Notes, tree: Worktree, item: Leftovers) -> None:
+def _drop(instance: Instance, notes: Notes, tree: Worktree, item: Leftovers) -> None:
     refs, project = dict(item.refs), tree.project
     lost = {
         loss.place: loss.commit
@@ -338,6 +339,7 @@ def _drop(notes: Notes, tree: Worktree, item: Leftovers) -> None:
     }
     if item.discards and lost:
         refs |= lost
-        notes.forget_code(item.thread, project.only_commits_in(refs, lost.values()))
+        give_forks_their_code(instance, item.thread, project)
+        notes.forget_code(item.thread, project.only_commits_in(_OF_THREADS, lost.values()))
     if refs:
         project.drop(refs)

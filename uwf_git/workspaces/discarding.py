@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
+from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.store.history import links
 from uwf_git.workspaces.merged import landing
 from uwf_git.workspaces.moved import checkout_of
@@ -30,7 +31,7 @@ def discard(instance: Instance, thread: ThreadId) -> None:
         return
     project = tree.project
     try:
-        _give_forks_their_code(instance, thread, project)
+        give_forks_their_code(instance, thread, project)
         refs = project.kept(thread)
         others = [ref for ref in refs if ref != tree.ref]
         doomed = {ref: refs[ref] for ref in others if not project.only_in(others, refs[ref])}
@@ -68,10 +69,18 @@ def discard(instance: Instance, thread: ThreadId) -> None:
         instance.warn(f"{error.message}; {error.hint}")
 
 
-def _give_forks_their_code(instance: Instance, thread: ThreadId, project: Project) -> None:
-    """Let refs of their own keep the code of forks that were not stepped yet."""
-    for fork, link in links(instance.store).items():
-        if link.origin == thread and instance.threads.exists(fork) and not project.ref(work_ref(fork)):
-            commit = last_code_commit(instance, instance.threads.history(instance.threads.head(fork)))
+def give_forks_their_code(instance: Instance, thread: ThreadId, project: Project) -> None:
+    """Let refs of their own keep the code of forks that were not stepped yet, and of their forks, unless they were
+    killed or failed."""
+    origins = {thread}
+    for fork, link in sorted(links(instance.store).items()):
+        if link.origin not in origins:
+            continue
+        origins.add(fork)
+        if instance.threads.exists(fork) and not project.ref(work_ref(fork)):
+            head = instance.threads.head(fork)
+            if head.archive is not None and head.archive.status in (KILLED, FAILED):
+                continue
+            commit = last_code_commit(instance, instance.threads.history(head))
             if commit and project.commit(commit):
                 project.set_ref(work_ref(fork), commit)

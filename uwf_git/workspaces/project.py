@@ -317,13 +317,14 @@ class Project:
         listed = self.line("for-each-ref", "--format=%(refname) %(objectname)", *names)
         return dict(line.split(" ", 1) for line in listed.splitlines())
 
-    def only_in(self, refs: Iterable[str], commit: str) -> int:
-        """Return the number of commits up to a commit that nothing but these refs leads to."""
+    def only_in(self, refs: Iterable[str], commit: str, counted: Iterable[str] = ()) -> int:
+        """Return the number of commits up to a commit that nothing but these refs, or patterns of them, leads to. The
+        `counted` among them are no such refs."""
         excluded = (f"--exclude={name}" for name in refs)
-        return int(self.line("rev-list", "--count", commit, "--not", *excluded, "--all") or 0)
+        return int(self.line("rev-list", "--count", commit, "--not", *excluded, "--all", *counted) or 0)
 
     def only_commits_in(self, refs: Iterable[str], commits: Iterable[str]) -> set[str]:
-        """Return the commits up to some that nothing but these refs leads to."""
+        """Return the commits up to some that nothing but these refs, or patterns of them, leads to."""
         excluded = (f"--exclude={name}" for name in refs)
         return set(self.run("rev-list", *commits, "--not", *excluded, "--all").out.decode("ascii").split())
 
