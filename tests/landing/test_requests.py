@@ -284,6 +284,27 @@ def test_the_branch_of_a_request_that_was_merged_is_cleaned_up_there(
     assert not [item for item in uwf("clean", "--remote").json if item["thread"] == thread]
 
 
+@one_forge
+def test_the_branch_of_a_request_that_a_later_thread_went_on_with_is_cleaned_up_there(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.shop.adds("three")
+    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    uwf("land", onward)
+    forge.server.merge(forge.number, "squash", by="bob")
+    assert uwf("land", onward, "--sync").json["state"].startswith("merged by bob")
+    git("-C", forge.shop.project, "pull", "-q", "--ff-only", "origin", "main")
+    place = f"{BRANCH} on origin"
+    shown = {item["thread"]: item["removes"] for item in uwf("clean", "--remote").json}
+    assert place in shown[onward] and place not in shown.get(thread, [])
+    uwf("clean", "--remote", "--yes")
+    assert forge.shop.at_remote("for-each-ref", "--format=%(refname:short)", "refs/heads") == "main"
+
+
 def test_a_train_brings_an_open_request_to_the_commit_that_lands(uwf: Uwf, forge: Forge) -> None:
     thread = forge.shop.accepted()
     uwf("land", thread)

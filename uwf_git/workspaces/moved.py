@@ -92,9 +92,9 @@ def _targets(project: Project, checkout: Checkout | None, base: str) -> Iterator
     """Yield names and tips: of the branch that is checked out if it has the code's base, then of default branches; each
     with that of its upstream."""
     head = project.line("symbolic-ref", "-q", "HEAD", git=project.git(checkout.git_dir if checkout else None))
-    for name in (head, *_DEFAULTS):
+    for place, name in enumerate((head, *_DEFAULTS)):
         tip = project.commit(name) if name else ""
-        if not tip or (name == head and not project.is_ancestor(base, tip)):
+        if not tip or (place == 0 and not project.is_ancestor(base, tip)):
             continue
         upstream = project.line("rev-parse", "-q", "--symbolic-full-name", f"{_short(name)}@{{upstream}}")
         fetched = project.commit(upstream) if upstream else ""

@@ -9,10 +9,14 @@ from uwf_git.plugin import Instance, ThreadId, words
 
 
 def pushed(instance: Instance, thread: ThreadId) -> dict[tuple[str, str], set[str]]:
-    """Return the commits that a thread has pushed or begun to push to branches that it requests to merge, by the
-    remote's URL and the branch. Raises StoreDamaged."""
-    effects = [item.effect for item in Effects(instance.store).of_thread(thread)]
-    requested = {effect.name for effect in effects if effect.kind == words.PULL_REQUEST}
+    """Return the commits that a thread has pushed or begun to push to branches that it, or a thread with its start,
+    requests to merge, by the remote's URL and the branch. Raises StoreDamaged."""
+    recorded = Effects(instance.store)
+    effects = [item.effect for item in recorded.of_thread(thread)]
+    if not effects:
+        return {}
+    kin = [item.effect for item in recorded.of_kin(thread, effects[0].start)]
+    requested = {effect.name for effect in (*effects, *kin) if effect.kind == words.PULL_REQUEST}
     commits: dict[tuple[str, str], set[str]] = defaultdict(set)
     for effect in effects:
         url, _, branch = effect.target.partition("#")
