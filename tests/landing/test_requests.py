@@ -365,3 +365,24 @@ def test_a_train_passes_over_what_a_forge_has_squashed(uwf: Uwf, forge: Forge) -
     uwf("land", forge.shop.accepted())
     forge.server.merge(forge.number, "squash")
     assert uwf("land", "--train").json == []
+
+
+@one_forge
+def test_threads_with_the_same_task_have_requests_of_their_own(uwf: Uwf, forge: Forge) -> None:
+    first, second = forge.shop.accepted(), forge.shop.accepted()
+    assert [uwf("land", thread).json["branch"] for thread in (first, second)] == [BRANCH, f"{BRANCH}-2"]
+    assert len(forge.server.changes) == 2
+
+
+@one_forge
+def test_a_train_takes_along_what_was_pushed_to_the_branch_of_an_earlier_threads_request(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.shop.adds("three")
+    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    uwf("land", onward)
+    assert [item["thread"] for item in uwf("land", "--train").json] == [onward]

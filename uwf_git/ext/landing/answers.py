@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.ext.landing.kin import kin_of, text_of_user
+from uwf_git.ext.landing.kin import effects_of, kin_of, text_of_user
+from uwf_git.ext.landing.marks import mark_of
+from uwf_git.ext.landing.request import words_of_step
 from uwf_git.plugin import (
     HUMAN,
     USER,
@@ -17,7 +18,6 @@ from uwf_git.plugin import (
     markdown,
     start_of,
     step_code,
-    summary_of,
     words,
 )
 
@@ -59,12 +59,10 @@ def answer_reviews(
         return 0
     begin = start_of(instance.store, head.commit).oid.hex()
     with instance.locks.turn(f"answers-{begin}", waits=lambda _holders: None):
-        effects = Effects(instance.store)
         answered = {
             item.effect.name
-            for kin in kin_of(instance, head)
-            for item in effects.of_thread(kin.thread)
-            if item.effect.kind == words.COMMENT and item.effect.target == target and item.is_settled
+            for _, item in effects_of(instance, kin_of(instance, head), words.COMMENT)
+            if item.effect.target == target and item.is_settled
         }
         wanted = [item for item in wanted if item.name not in answered]
         return _Answering(instance, at, client, number, commit, target).all(wanted) if wanted else 0
@@ -111,7 +109,7 @@ class _Answering:
         body = self._body(answer, subject)
 
         def look_up(key: str) -> str | None:
-            reference = next((str(item.id) for item in self._mine if _mark(key) in item.body), None)
+            reference = next((str(item.id) for item in self._mine if mark_of(key) in item.body), None)
             if reference is not None and subject is not None:
                 self._client.resolve(self._number, subject)
             return reference
@@ -119,7 +117,7 @@ class _Answering:
         def send(key: str) -> str:
             for remaining in reversed(range(_TRIES)):
                 try:
-                    sent = self._client.reply(self._number, subject, f"{body}\n{_mark(key)}\n")
+                    sent = self._client.reply(self._number, subject, f"{body}\n{mark_of(key)}\n")
                     break
                 except ForgeUnavailable as error:
                     if not remaining:
@@ -136,20 +134,18 @@ class _Answering:
         once(self._instance, self._at.head.thread, sending, send, look_up)
 
     def _read(self) -> None:
-        said = self._client.conversation(self._number)
-        self._there: dict[tuple[str, int], Feedback] = {(item.kind, item.id): item for item in said}
-        self._mine = [item for item in said if item.author in self._own]
+        items = self._client.conversation(self._number)
+        self._there: dict[tuple[str, int], Feedback] = {(item.kind, item.id): item for item in items}
+        self._mine = [item for item in items if item.author in self._own]
 
     def _body(self, answer: Answer, subject: Feedback | None) -> str:
-        history, step, item = self._at.history, answer.step, answer.item
-        text = summary_of(self._instance, history.workflow, step.role, step.output).text
-        said = f"{markdown.code(step.role)}: {markdown.code(text)}" if text else markdown.code(step.role)
-        body = f"{said}, step {answer.number}. Landed as {self._commit}."
+        item, summary = answer.item, words_of_step(self._instance, self._at.history, answer.step)
+        body = f"{summary}, step {answer.number}. Landed as {self._commit}."
         if subject is not None and subject.thread:
             return body
         place = f" on {markdown.code(item.place)}" if item.place else ""
-        said = markdown.code(item.first_line or item.verdict, 200)
-        return f"> {markdown.code(item.author)}{place}: {said}\n\n{body}"
+        quote = markdown.code(item.first_line or item.verdict, 200)
+        return f"> {markdown.code(item.author)}{place}: {quote}\n\n{body}"
 
 
 def _answers(instance: Instance, history: History) -> Iterator[Answer]:
@@ -173,7 +169,3 @@ def _answers(instance: Instance, history: History) -> Iterator[Answer]:
         ]
         number, other = (changed or later)[-1]
         yield from (Answer(item, number, other) for item in items)
-
-
-def _mark(key: str) -> str:
-    return f"<!-- uwf {key} -->"

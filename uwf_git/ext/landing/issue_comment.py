@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.landing.effects import Sending, once
+from uwf_git.ext.landing.marks import mark_of
 from uwf_git.plugin import client_for, counted, ended_state, markdown, parse_issue, spending_account, words
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ def comment_on_issue(instance: Instance, head: Head, history: History, pull: Pul
     with client_for(instance, address.repository) as client:
 
         def send(key: str) -> str:
-            return str(client.create_comment(address.number, f"{_mark(key)}\n{text}", "issue"))
+            return str(client.create_comment(address.number, f"{mark_of(key)}\n{text}", "issue"))
 
         def look_up(key: str) -> str | None:
             names = client.names()
             own = (
                 comment.id
                 for comment in client.comments(address.number, "issue")
-                if comment.author in names and comment.body.startswith(_mark(key))
+                if comment.author in names and comment.body.startswith(mark_of(key))
             )
             return next(map(str, own), None)
 
@@ -41,10 +42,6 @@ def comment_on_issue(instance: Instance, head: Head, history: History, pull: Pul
             mark, _, shown = comment.body.partition("\n")
             if str(comment.id) == sent.reference and shown.strip() != text:
                 client.update_comment(address.number, comment.id, f"{mark}\n{text}", "issue")
-
-
-def _mark(key: str) -> str:
-    return f"<!-- uwf {key} -->"
 
 
 def _text(instance: Instance, head: Head, history: History, pull: PullRequest | None) -> str:

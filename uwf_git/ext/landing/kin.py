@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
 from uwf_git.plugin import USER, Head, ancestry, start_of
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import Instance, StepContext
+    from uwf_git.plugin import Instance, StepContext, ThreadId
 
 
 def kin_of(instance: Instance, head: Head) -> list[Head]:
@@ -20,6 +21,13 @@ def kin_of(instance: Instance, head: Head) -> list[Head]:
         if isinstance(other, Head) and other.row.start == head.row.start and other.thread != head.thread
     ]
     return [head, *(other for other in others if start_of(instance.store, other.commit).oid == begin)]
+
+
+def effects_of(instance: Instance, kin: list[Head], kind: str) -> list[tuple[ThreadId, RecordedEffect]]:
+    """Return the effects of a kind that threads have recorded, each with its thread."""
+    recorded = Effects(instance.store)
+    effects = ((head.thread, item) for head in kin for item in recorded.of_thread(head.thread))
+    return [(thread, item) for thread, item in effects if item.effect.kind == kind]
 
 
 def goes_on_as(instance: Instance, head: Head, kin: list[Head]) -> Head:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.ext.landing.answers import answer_reviews
 from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
-from uwf_git.ext.landing.effect_records import Effect, Effects
+from uwf_git.ext.landing.destination import destination_of, repository_at
+from uwf_git.ext.landing.effect_records import Effect
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
-from uwf_git.ext.landing.kin import goes_on_as, kin_of, texts_of_user
+from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of, texts_of_user
 from uwf_git.ext.landing.pull_request import (
     PullRequest,
     hold_back,
     push_record,
-    repository_at,
     request_merge,
 )
 from uwf_git.ext.landing.request import (
@@ -56,7 +56,6 @@ from uwf_git.plugin import (
     one_line,
     thread_code,
     words,
-    workspace_at,
 )
 
 if TYPE_CHECKING:
@@ -64,9 +63,7 @@ if TYPE_CHECKING:
         Head,
         History,
         Instance,
-        Project,
         Revision,
-        StepWorkspace,
         ThreadId,
         ThreadPosition,
     )
@@ -136,25 +133,11 @@ class Landing:
         )
         self._at = instance.threads.position(head)
         self._code = _code(instance, head)
-        workspace = workspace_at(instance, self._at)
-        if workspace is None or not workspace.is_worktree:
-            raise Invalid(
-                f"thread {head.thread} worked in a folder without a history of its own",
-                "commit and push there with git",
-            )
-        self._workspace: StepWorkspace = workspace
-        self._project: Project = workspace.project
-        self._remote = options.remote or workspace.remote or self._project.usual_remote()
-        if options.remote:
-            self._project.require_remote(options.remote)
-        if not self._remote and (several := self._project.line("remote").split()):
-            raise Usage(
-                f"the project has the remotes {', '.join(several)}", "say on which to land: --remote NAME"
-            )
-        self._url = self._project.url(self._remote) if self._remote else ""
-        self._repository = None if options.plain else repository_at(instance, self._url)
+        self._to = destination_of(instance, self._at, options.remote)
+        if options.plain:
+            self._to = self._to._replace(repository=None)
         self._branch = options.branch
-        self._is_draft = _is_draft(instance, self._at, self._repository is not None)
+        self._is_draft = _is_draft(instance, self._at, self._to.repository is not None)
 
     @property
     def _history(self) -> History:
@@ -176,7 +159,7 @@ class Landing:
         self._tell(f"another process lands thread {self._thread}: waits for it")
 
     def _land(self) -> Landed:
-        client = client_for(self._instance, self._repository) if self._repository is not None else None
+        client = client_for(self._instance, self._to.repository) if self._to.repository is not None else None
         if client is not None:
             raise_if_merged(self._instance, self._at.head, client, self._branch)
         for _ in range(_TRIES):
@@ -184,8 +167,8 @@ class Landing:
             own, there = self._new_branch() if client is not None else self._requested_branch()
             rebased = self._rebased(onto, base, there)
             checks = self._checked(onto, base, rebased)
-            if self._url:
-                push_record(self._instance, self._thread, self._url, self._tell)
+            if self._to.url:
+                push_record(self._instance, self._thread, self._to.url, self._tell)
             if client is not None and there and self._is_draft:
                 hold_back(client, own)
             moves = ([(own, there)] if own else []) + ([(onto, base)] if client is None else [])
@@ -195,7 +178,7 @@ class Landing:
         else:
             raise HeadMoved(f"branch {onto} moves too often to land thread {self._thread}", "repeat it later")
         branch = own if client is not None else onto
-        closes = closing_line(self._instance, self._history, self._repository)
+        closes = closing_line(self._instance, self._history, self._to.repository)
         text = request_text(
             self._instance, self._at.head, self._history, self._code, rebased.tree, checks, closes
         )
@@ -207,16 +190,18 @@ class Landing:
                     answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
         if self._settings.comment and self._history.start.issue is not None:
             comment_on_issue(self._instance, self._at.head, self._history, pull)
-        facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._remote)
+        facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._to.remote)
         return Landed(self._thread, *facts, tuple(checks), text, pull, answered)
 
     def _requested_branch(self) -> tuple[str, str]:
         """Return the branch of a request of this thread's, with its commit, if it is as the thread pushed it: a forge
         takes the request for merged if the target has that commit. "" for none."""
         pushed = self._pushed()
-        names = [name for name in self._requested() if self._place(name) in pushed] if self._remote else []
+        names = (
+            [name for name in self._requested() if self._to.place(name) in pushed] if self._to.remote else []
+        )
         heads = self._heads(*names) if names else {}
-        own = ((name, heads[name]) for name in names if heads.get(name, "") in pushed[self._place(name)])
+        own = ((name, heads[name]) for name in names if heads.get(name, "") in pushed[self._to.place(name)])
         return next(own, ("", ""))
 
     def _new_branch(self) -> tuple[str, str]:
@@ -231,7 +216,7 @@ class Landing:
         }
         if (
             self._branch
-            and self._project.run("check-ref-format", f"refs/heads/{self._branch}", check=False).code
+            and self._to.project.run("check-ref-format", f"refs/heads/{self._branch}", check=False).code
         ):
             raise Usage(f"{self._branch!r} can not be the name of a branch", "give another: --branch NAME")
         names = (
@@ -240,29 +225,28 @@ class Landing:
         commits = self._heads(*names)
         pushed = self._pushed()
         for name in names:
-            there, own = commits.get(name, ""), pushed.get(self._place(name), set())
+            there, own = commits.get(name, ""), pushed.get(self._to.place(name), set())
             if not there or there in own:
                 return name, there
             if own or self._branch or self._is_of_thread(name):
                 raise Invalid(
-                    f"branch {name} of {self._remote} is at {there[:12]}, which thread {self._thread} did not push from"
-                    " here",
+                    f"branch {name} of {self._to.remote} is at {there[:12]}, which thread {self._thread} did not push"
+                    " from here",
                     "if another machine did: uwf pull; else land on another branch: --branch NAME",
                 )
         raise Invalid(
-            f"branches {names[0]} to {names[-1]} of {self._remote} are others'", "give one: --branch NAME"
+            f"branches {names[0]} to {names[-1]} of {self._to.remote} are others'", "give one: --branch NAME"
         )
 
     def _is_of_thread(self, branch: str) -> bool:
         """Return whether the last commit of a branch says that it is of this thread."""
-        commit = self._project.fetch_branch(self._remote, branch, f"refs/uwf/local/landing/{self._thread}")
+        commit = self._to.project.fetch_branch(
+            self._to.remote, branch, f"refs/uwf/local/landing/{self._thread}"
+        )
         return f"\nUwf-Thread: {self._thread}\n" in self._said_by(commit)[1]
 
-    def _place(self, branch: str) -> str:
-        return f"{self._url}#{branch}"
-
     def _pushed(self) -> dict[str, set[str]]:
-        """Return the commits that this thread, or another with its start, has pushed or begun to push, by place."""
+        """Return the commits that this thread, or one of its kin, has pushed or begun to push, by place."""
         pushed: dict[str, set[str]] = {}
         for effect in self._effects(words.PUSH):
             pushed.setdefault(effect.target, set()).add(effect.name)
@@ -273,14 +257,14 @@ class Landing:
         return [effect.name for effect in self._effects(words.PULL_REQUEST)][::-1]
 
     def _effects(self, kind: str) -> list[Effect]:
-        effects, head = Effects(self._instance.store), self._at.head
-        recorded = (*effects.of_kin(head.thread, self._history.start_hash), *effects.of_thread(head.thread))
-        return [item.effect for item in recorded if item.effect.kind == kind]
+        head = self._at.head
+        recorded = effects_of(self._instance, kin_of(self._instance, head), kind)
+        return [item.effect for _, item in sorted(recorded, key=lambda pair: pair[1].effect.at)]
 
     def _target(self) -> tuple[str, str]:
         """Return the branch that the work is for, and its commit, which is here then."""
-        project, named = self._project, self._settings.onto
-        if not self._remote:
+        project, named = self._to.project, self._settings.onto
+        if not self._to.remote:
             onto = named or project.line("symbolic-ref", "--short", "-q", "HEAD")
             base = project.commit(f"refs/heads/{onto}") if onto else ""
             if not base:
@@ -288,21 +272,21 @@ class Landing:
                     f"project {project.common} has no branch {onto or 'checked out'}", "give one: --onto"
                 )
             return onto, base
-        usual, commits = project.heads_at(self._remote, *([named] if named else []))
+        usual, commits = project.heads_at(self._to.remote, *([named] if named else []))
         onto = named or usual
         if onto not in commits:
             what = f"branch {onto}" if onto else "default branch"
-            raise Invalid(f"remote {self._remote} has no {what}", "give one that it has: --onto")
+            raise Invalid(f"remote {self._to.remote} has no {what}", "give one that it has: --onto")
         base = commits[onto]
         if not project.commit(base):
-            base = project.fetch_branch(self._remote, onto, f"refs/uwf/local/landing/{self._thread}")
+            base = project.fetch_branch(self._to.remote, onto, f"refs/uwf/local/landing/{self._thread}")
         return onto, base
 
     def _rebased(self, onto: str, base: str, there: str) -> Rebased:
         """Make the work again on `base`. What was pushed before, `there`, stays if it would come to the same."""
         since = self._since(onto, base)
         picks = self._picks(since)
-        with merging(self._project, base) as merges:
+        with merging(self._to.project, base) as merges:
             rebased = merges.rebase(base, picks)
             if rebased.conflict is None and rebased.made and not self._is_same(rebased, base, there):
                 merges.keep(rebased)
@@ -317,7 +301,7 @@ class Landing:
     def _since(self, onto: str, base: str) -> str:
         """Return the commit from which on the work is the thread's own: where it began, or what was merged into it
         since. Raises Invalid if it can't be told from commits that the target doesn't have."""
-        begun, project = self._code.base, self._project
+        begun, project = self._code.base, self._to.project
         since = project.line("merge-base", base, self._code.commit)
         if not since or project.is_ancestor(since, begun):
             return begun
@@ -331,18 +315,18 @@ class Landing:
     def _is_same(self, rebased: Rebased, base: str, there: str) -> bool:
         return (
             bool(there)
-            and self._project.tree(there) == rebased.tree
-            and self._project.line("rev-list", "--count", f"{base}..{there}") == str(rebased.made)
-            and self._project.is_ancestor(base, there)
+            and self._to.project.tree(there) == rebased.tree
+            and self._to.project.line("rev-list", "--count", f"{base}..{there}") == str(rebased.made)
+            and self._to.project.is_ancestor(base, there)
         )
 
     def _picks(self, since: str) -> list[RebasePick]:
-        person = self._workspace.person
+        person = self._to.workspace.person
         now = int(time.time())
         by, me = person.at(now), self._instance.store.repository.user.at(now)
-        signed = f"Signed-off-by: {person.ident}\n" if self._workspace.settings.sign_off else ""
+        signed = f"Signed-off-by: {person.ident}\n" if self._to.workspace.settings.sign_off else ""
         revisions = ("--reverse", "--first-parent", "--parents", f"{since}..{self._code.commit}")
-        rows = [row.split() for row in self._project.line("rev-list", *revisions).splitlines()]
+        rows = [row.split() for row in self._to.project.line("rev-list", *revisions).splitlines()]
         if self._settings.commits == KEEP and all(len(row) == 2 for row in rows):
             return [
                 RebasePick(parent, commit, author or me, me, _signed(message_without_links(message), signed))
@@ -351,14 +335,14 @@ class Landing:
             ]
         lines = [one_line(title_of(self._history), 72)]
         lines += dict.fromkeys(f"- {line}" for line in changes_of(self._instance, self._history))
-        closes = closing_line(self._instance, self._history, repository_at(self._instance, self._url))
+        closes = closing_line(self._instance, self._history, repository_at(self._instance, self._to.url))
         lines += (closes,) if closes else ()
         trailers = f"Uwf-Thread: {self._thread}\nUwf-Record: {self._at.head.commit}\n{signed}"
         message = "\n".join((lines[0], "", *lines[1:], *([""] if lines[1:] else []), trailers))
         return [RebasePick(since, self._code.commit, by, me, message)]
 
     def _said_by(self, commit: str) -> tuple[str, str]:
-        text = self._project.run("cat-file", "commit", commit).out.decode("utf-8", "replace")
+        text = self._to.project.run("cat-file", "commit", commit).out.decode("utf-8", "replace")
         header, _, message = text.partition("\n\n")
         author = re.search(r"^author (.+)$", header, re.MULTILINE)
         return author[1] if author else "", message.rstrip("\n") + "\n"
@@ -371,7 +355,7 @@ class Landing:
             self._tell("no check: no role's command says `passed`, and land.checks names none")
         seconds = self._settings.timeout
         results = check(
-            self._instance, self._thread, self._workspace, rebased.commit, commands, seconds, self._tell
+            self._instance, self._thread, self._to.workspace, rebased.commit, commands, seconds, self._tell
         )
         if results and not results[-1].has_passed:
             self._fails(onto, base, results[-1])
@@ -391,7 +375,7 @@ class Landing:
             return commit if self._heads(branch).get(branch) == commit else None
 
         sending = Sending(
-            words.PUSH, self._place(branch), commit, commit.encode("ascii"), f"{branch} {commit[:12]}"
+            words.PUSH, self._to.place(branch), commit, commit.encode("ascii"), f"{branch} {commit[:12]}"
         )
         try:
             once(self._instance, self._thread, sending, send, look_up)
@@ -400,9 +384,9 @@ class Landing:
         return True
 
     def _move(self, branch: str, there: str, commit: str) -> bool:
-        project = self._project
-        if self._remote:
-            return project.push_commit(self._remote, commit, branch, there)
+        project = self._to.project
+        if self._to.remote:
+            return project.push_commit(self._to.remote, commit, branch, there)
         ref = f"refs/heads/{branch}"
         if project.is_checked_out(ref):
             project.fast_forward(ref, commit)
@@ -411,9 +395,9 @@ class Landing:
 
     def _heads(self, *branches: str) -> dict[str, str]:
         """Return the commits of branches, where work lands."""
-        if self._remote:
-            return self._project.heads_at(self._remote, *branches)[1]
-        return {branch: self._project.ref(f"refs/heads/{branch}") for branch in branches}
+        if self._to.remote:
+            return self._to.project.heads_at(self._to.remote, *branches)[1]
+        return {branch: self._to.project.ref(f"refs/heads/{branch}") for branch in branches}
 
     # Back to the thread
 

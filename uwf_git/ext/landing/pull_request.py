@@ -6,16 +6,16 @@ somebody else's, and its text stays.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.ext.landing.destination import repository_at
 from uwf_git.ext.landing.effects import Sending, once
+from uwf_git.ext.landing.marks import key_at_end, mark_of
 from uwf_git.plugin import (
     Invalid,
     UwfError,
     exchange_for,
     is_new_remote,
-    parse_repository,
     push_threads,
     words,
 )
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from uwf_git.ext.landing.request import RequestText
-    from uwf_git.plugin import ForgeChange, ForgeClient, ForgeRepository, Instance, ThreadId
-
-_MARK = re.compile(r"<!-- uwf ([0-9A-Za-z-]+) -->\s*\Z")
+    from uwf_git.plugin import ForgeChange, ForgeClient, Instance, ThreadId
 
 
 class PullRequest(NamedTuple):
@@ -36,14 +34,6 @@ class PullRequest(NamedTuple):
     url: str
     is_draft: bool
     is_new: bool
-
-
-def repository_at(instance: Instance, url: str) -> ForgeRepository | None:
-    """Return the repository of a remote's URL, None if it is not on a known forge."""
-    try:
-        return parse_repository(url, instance.config) if url else None
-    except Invalid:
-        return None
 
 
 def push_record(instance: Instance, thread: ThreadId, url: str, tell: Callable[[str], None]) -> None:
@@ -106,8 +96,8 @@ def request_merge(
 
 
 def _updated(client: ForgeClient, change: ForgeChange, text: RequestText, is_draft: bool) -> PullRequest:
-    mark = _MARK.search(change.body)
-    body = _marked(text.body, mark[1]) if mark else change.body
+    key = key_at_end(change.body)
+    body = _marked(text.body, key) if key else change.body
     if body != change.body or change.is_draft != is_draft:
         stays = body.rstrip() == change.body.rstrip()
         change = client.update_change(change.number, body=None if stays else body, is_draft=is_draft)
@@ -115,4 +105,4 @@ def _updated(client: ForgeClient, change: ForgeChange, text: RequestText, is_dra
 
 
 def _marked(body: str, key: str) -> str:
-    return f"{body}\n<!-- uwf {key} -->\n"
+    return f"{body}\n{mark_of(key)}\n"

@@ -129,10 +129,11 @@ def _changes(instance: Instance, history: History) -> Iterator[str]:
     for number, step in steps[-_STEPS:]:
         made = step_code(instance, step.detail)
         changed = f" (commit {made.commit[:_SHOWN]})" if made is not None and made.is_changed else ""
-        yield f"{number}. {_said(instance, history, step)}, by {markdown.code(maker(instance, step))}{changed}"
+        yield f"{number}. {words_of_step(instance, history, step)}, by {markdown.code(maker(instance, step))}{changed}"
 
 
-def _said(instance: Instance, history: History, step: StepContext) -> str:
+def words_of_step(instance: Instance, history: History, step: StepContext) -> str:
+    """Return a step's role and what it came to, in code spans."""
     return ": ".join(markdown.code(text) for text in said(instance, history, step) if text)
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.ext.landing.effect_records import ENDED, Effects, RecordedEffect
+from uwf_git.ext.landing.destination import Destination, branch_at, destination_of
+from uwf_git.ext.landing.effect_records import ENDED, RecordedEffect
 from uwf_git.ext.landing.effects import Sending, once, settle_further
-from uwf_git.ext.landing.kin import goes_on_as, kin_of, texts_of_user
-from uwf_git.ext.landing.pull_request import repository_at
+from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of, texts_of_user
+from uwf_git.ext.landing.marks import MARK
 from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
     Feedback,
@@ -28,13 +29,11 @@ from uwf_git.plugin import (
     place_of_feedback,
     start_of,
     words,
-    workspace_at,
 )
 
 if TYPE_CHECKING:
     from uwf_git.plugin import ForgeChange, Head, Instance, ReviewClient, ThreadId
 
-_OURS = re.compile(r"<!-- uwf [0-9A-Za-z -]+-->")
 _MOVED = (301, 302, 307, 308)
 _BRANCHES = 3  # whose requests are looked for if none is recorded
 
@@ -85,12 +84,10 @@ class Request(NamedTuple):
 def requests_of(instance: Instance, kin: list[Head], target: str, branch: str = "") -> list[Request]:
     """Return the recorded requests of threads at a repository, or of one branch: those that have ended first, then the
     older ones."""
-    effects = Effects(instance.store)
     requests = [
-        Request(head.thread, item)
-        for head in kin
-        for item in effects.of_thread(head.thread)
-        if item.effect.kind == words.PULL_REQUEST and item.effect.target == target and item.is_settled
+        Request(thread, item)
+        for thread, item in effects_of(instance, kin, words.PULL_REQUEST)
+        if item.effect.target == target and item.is_settled
     ]
     named = [item for item in requests if item.number and branch in ("", item.effect.effect.name)]
     return sorted(named, key=lambda item: (item.effect.outcome not in ENDED, item.effect.effect.at))
@@ -114,9 +111,10 @@ def sync_reviews(instance: Instance, head: Head, remote: str = "", branch: str =
     begin = start_of(instance.store, head.commit).oid.hex()
     with instance.locks.turn(f"sync-{begin}", waits=lambda _holders: None):
         kin = kin_of(instance, head)
-        client, url = _client(instance, head, remote)
+        destination = destination_of(instance, instance.threads.position(head), remote)
+        client = _client(instance, head, destination)
         with client, _explained(client, head.thread):
-            request = _request(instance, head, kin, client, url, branch)
+            request = _request(instance, head, kin, client, destination, branch)
             change = client.change(request.number)
             _note_end(instance, request, change)
             if change.state != "open":
@@ -135,59 +133,51 @@ def _give(
     known = {(item.kind, item.id) for text in texts_of_user(instance, kin) for item in given_in(text)}
 
     def leaves_out(item: Feedback) -> bool:
-        is_ours = item.kind != "check" and (item.author in own or _OURS.search(item.body) is not None)
+        is_ours = item.kind != "check" and (item.author in own or MARK.search(item.body) is not None)
         return is_ours or item.is_bot or item.is_resolved or (item.kind, item.id) in known
 
-    said = client.feedback(change.number, change.commit, leaves_out)
-    approved = tuple(one_line(item.author, 100) for item in said.items if item.verdict == "approved")
-    synced = Synced(head.thread, change.number, change.url, "open", unread=tuple(said.unread))
-    synced = synced._replace(approved=approved, left=said.later)
-    if not any(_calls_for_work(item) for item in said.items):
+    feedback = client.feedback(change.number, change.commit, leaves_out)
+    approved = tuple(one_line(item.author, 100) for item in feedback.items if item.verdict == "approved")
+    synced = Synced(head.thread, change.number, change.url, "open", unread=tuple(feedback.unread))
+    synced = synced._replace(approved=approved, left=feedback.later)
+    if not any(_calls_for_work(item) for item in feedback.items):
         return synced
     text, count = feedback_text(
-        change.url, change.commit, said.items, lambda part: instance.redactor.text(part)[0]
+        change.url, change.commit, feedback.items, lambda part: instance.redactor.text(part)[0]
     )
     told = tell_thread(instance, goes_on_as(instance, head, kin), text)
-    left = said.later + len(said.items) - count
-    return synced._replace(items=tuple(said.items[:count]), told=told, left=left)
+    left = feedback.later + len(feedback.items) - count
+    return synced._replace(items=tuple(feedback.items[:count]), told=told, left=left)
 
 
 def _calls_for_work(item: Feedback) -> bool:
     return item.kind == "check" or item.verdict == "changes requested" or bool(item.body.strip())
 
 
-def _client(instance: Instance, head: Head, remote: str) -> tuple[ReviewClient, str]:
-    """Return a client for the repository that a thread lands in, and the URL of the project's remote."""
-    workspace = workspace_at(instance, instance.threads.position(head))
-    if workspace is None or not workspace.is_worktree:
-        raise Invalid(
-            f"thread {head.thread} has no branch of its own", "only one in a worktree has a request"
-        )
-    project = workspace.project
-    name = remote or workspace.remote or project.usual_remote()
-    url = project.url(name) if name else ""
-    repository = repository_at(instance, url)
-    if repository is None:
+def _client(instance: Instance, head: Head, destination: Destination) -> ReviewClient:
+    if destination.repository is None:
         raise Invalid(
             f"the project of thread {head.thread} has no remote on a forge",
             "uwf config set forges.HOST KIND names a forge at a host of your own",
         )
-    return client_for(instance, repository), url
+    return client_for(instance, destination.repository)
 
 
 def _request(
-    instance: Instance, head: Head, kin: list[Head], client: ReviewClient, url: str, branch: str
+    instance: Instance,
+    head: Head,
+    kin: list[Head],
+    client: ReviewClient,
+    destination: Destination,
+    branch: str,
 ) -> Request:
     """Return a thread's request, and record it if it was opened by somebody else. Raises Invalid without one."""
     target = f"https://{client.repository}"
     if requests := requests_of(instance, kin, target, branch):
         return requests[-1]
-    effects = Effects(instance.store)
+    places = [item.effect.target for _, item in effects_of(instance, kin, words.PUSH)]
     pushed = dict.fromkeys(
-        item.effect.target.removeprefix(f"{url}#")
-        for other in kin
-        for item in effects.of_thread(other.thread)
-        if item.effect.kind == words.PUSH and item.effect.target.startswith(f"{url}#")
+        branch_at(place) for place in places if place == destination.place(branch_at(place))
     )
     for name in [*pushed][-_BRANCHES:]:
         changes = client.open_changes(name) if branch in ("", name) else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
-from uwf_git.ext.landing.kin import goes_on_as, kin_of
+from uwf_git.ext.landing.destination import branch_at
+from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of
 from uwf_git.plugin import DamagedThread, ThreadState, code_at_end, ended_state, thread_code, words
 
 if TYPE_CHECKING:
@@ -28,25 +28,19 @@ def _is_ready(instance: Instance, head: Head) -> bool:
     if head.archive is None or ended_state(head.archive) is not ThreadState.COMPLETED:
         return False
     code = thread_code(instance, head.node)
-    if (
-        code is None
-        or code.commit == code.base
-        or has_landed(Effects(instance.store).of_thread(head.thread), head)
-    ):
+    if code is None or code.commit == code.base:
         return False
-    if goes_on_as(instance, head, kin_of(instance, head)) is not head:
+    kin = kin_of(instance, head)
+    if goes_on_as(instance, head, kin) is not head or has_landed(instance, head, kin):
         return False
     left = code_at_end(instance, instance.threads.position(head))
     return left is not None and bool(left.merge)
 
 
-def has_landed(effects: list[RecordedEffect], head: Head) -> bool:
+def has_landed(instance: Instance, head: Head, kin: list[Head]) -> bool:
     """Return whether the work up to a head was pushed to its target, other than to the branch of a request."""
-    requests = {item.effect.name for item in effects if item.effect.kind == words.PULL_REQUEST}
+    requests = {item.effect.name for _, item in effects_of(instance, kin, words.PULL_REQUEST)}
     return any(
-        item.is_settled
-        and item.effect.kind == words.PUSH
-        and item.effect.prev == head.node
-        and item.effect.target.partition("#")[2] not in requests
-        for item in effects
+        item.is_settled and item.effect.prev == head.node and branch_at(item.effect.target) not in requests
+        for _, item in effects_of(instance, [head], words.PUSH)
     )
