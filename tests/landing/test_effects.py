@@ -9,6 +9,7 @@ from cli_samples import ONE
 from commands import git
 from conftest import Uwf
 from outside import Crash, Outside, sending
+from workflows import opened
 
 from uwf_git.base.errors import Declined, Invalid, Undecided, Usage
 from uwf_git.ext.landing import EFFECTS
@@ -17,7 +18,6 @@ from uwf_git.ext.landing.effects import LONGEST, once
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.words import COMMAND, DONE, FAILED, FOUND, PUSH, UNKNOWN
 from uwf_git.store.instance import Instance
-from uwf_git.store.location import locate
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def thread(uwf: Uwf, hermetic: Path) -> ThreadId:
 
 @pytest.fixture
 def instance(thread: ThreadId) -> Instance:
-    return Instance(locate(None, __import__("os").environ, Path.cwd()))
+    return opened()
 
 
 @pytest.fixture
@@ -109,8 +109,9 @@ def test_what_nobody_can_tell_is_recorded_as_unknown_and_not_sent(
     crashed(instance, thread, outside, "after")
     outside.is_unreachable = True
     for _ in range(2):
-        with pytest.raises(Undecided, match="which was begun, was carried out"):
+        with pytest.raises(Undecided, match="which was begun, was carried out") as undecided:
             once(instance, thread, sending(), outside.send, outside.look_up if has_look_up else None)
+        assert undecided.value.hint == "repeat", "only a command has --check"
     assert [len(item.settlements) for item in recorded(instance, thread)] == [1]
     assert recorded(instance, thread)[0].outcome == UNKNOWN and len(outside.arrived) == 1
     outside.is_unreachable = False

@@ -6,8 +6,9 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +27,9 @@ from uwf_git.plugin import (
     parse_thread_id,
     words,
 )
+
+if TYPE_CHECKING:
+    from uwf_git.ext.landing.effects import LookUp
 
 KEY_VARIABLE = "UWF_EFFECT_KEY"
 _CHECK_SECONDS = 120.0
@@ -76,16 +80,9 @@ def run(
     content = b"\0".join(map(os.fsencode, argv))
     sending = Sending(words.COMMAND, "", name or sha256(content).hexdigest()[:16], content, shlex.join(argv))
 
-    def look(key: str) -> str | None:
-        assert check is not None
-        return _checked(check, key)
-
-    def send(key: str) -> str:
-        return _sent(argv, key, look if check is not None else None)
-
-    settlement = once(
-        instance, _thread_of(invocation, thread), sending, send, look if check is not None else None
-    )
+    look_up = partial(_checked, check) if check is not None else None
+    send = partial(_sent, argv, look_up)
+    settlement = once(instance, _thread_of(invocation, thread), sending, send, look_up)
     value = {
         "effect": settlement.effect,
         "name": sending.name,
@@ -95,8 +92,9 @@ def run(
     invocation.emit(value, lambda shown: shown["reference"] or shown["outcome"])
 
 
-def _sent(argv: tuple[str, ...], key: str, look: Any) -> str:
+def _sent(argv: tuple[str, ...], look_up: LookUp | None, key: str) -> str:
     """Run a command and return the reference. Raises Declined if it failed, Undecided if it was killed."""
+    from uwf_git.ext.landing.effects import LOOK_HINT
     from uwf_git.plugin import AgentFailed, processes
 
     try:
@@ -113,12 +111,11 @@ def _sent(argv: tuple[str, ...], key: str, look: Any) -> str:
     if done.returncode == 0:
         return _reference(done.stdout_tail)
     program = one_line(argv[0], 60)
-    if look is not None and (reference := look(key)) is not None:
-        return str(reference)
-    if done.returncode < 0 and look is None:
+    if look_up is not None and (reference := look_up(key)) is not None:
+        return reference
+    if done.returncode < 0 and look_up is None:
         raise Undecided(
-            f"it is not known what {program} did before signal {-done.returncode} killed it",
-            "look for it, and repeat with --check true if it is there, --check false if it is not",
+            f"it is not known what {program} did before signal {-done.returncode} killed it", LOOK_HINT
         )
     raise Declined(
         f"{program} failed with status {done.returncode}",

@@ -40,6 +40,8 @@ from uwf_git.plugin import (
 
 LONGEST = 2000
 """The characters that are recorded of a reference, a reason or a text."""
+LOOK_HINT = "look for it, and repeat with --check true if it is there, --check false if it is not"
+"""Of a command whose outcome is not known: the options are those of `uwf effect run`."""
 
 
 class Sending(NamedTuple):
@@ -163,7 +165,8 @@ class _Sending:
         for item in self._own:
             if item.outcome == OPEN:
                 self._settled_as(item.hash, words.UNKNOWN, reason=why)
-        raise Undecided(f"it is not known whether {what}, which was begun, was carried out: {why}", _LOOK)
+        hint = LOOK_HINT if kind == words.COMMAND else "repeat"
+        raise Undecided(f"it is not known whether {what}, which was begun, was carried out: {why}", hint)
 
     def _begun(self) -> Hash:
         """Return this thread's effect to settle, recorded now unless one of the same content is open."""
@@ -201,6 +204,3 @@ class _Sending:
 
     def _clean(self, text: str, what: str) -> str:
         return one_line(self._instance.without_secrets(text, what), LONGEST)
-
-
-_LOOK = "look for it, and repeat with --check true if it is there, --check false if it is not"
