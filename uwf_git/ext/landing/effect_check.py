@@ -3,6 +3,8 @@ check has its log."""
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from uwf_git.ext.landing import EFFECTS
 from uwf_git.ext.landing.effect_records import (
     Check,
@@ -39,14 +41,20 @@ def check_effect(
     if placed.content.type not in (EFFECT, SETTLEMENT, CHECK):
         raise BadObject("wrong-kind", f"node {node} is of type {placed.content.type}, no effect")
     content = parse_effect_record(placed.content)
-    if isinstance(content, Effect):
-        _check_effect(known, placed, content, report)
-        placed.check_reached(known, report)
-    elif isinstance(content, Check):
-        _check_check(known, placed, content, report)
-    else:
-        _check_settlement(known, placed, content)
-        placed.check_reached(known, report, frozenset([content.effect]))
+    match content:
+        case Settlement():
+            _check_settlement(known, placed, content)
+            placed.check_reached(known, report, frozenset([content.effect]))
+        case Effect():
+            _check_head(placed, content, report)
+            _check_key(known, placed, content, report)
+            placed.check_reached(known, report)
+        case Check():
+            _check_head(placed, content, report)
+            placed.check_reached(known, report)
+            _check_log(known, placed, content)
+        case _:
+            assert_never(content)
     if commit.time != content.at:
         report("wrong-chain", f"effect {node} says another time than its commit")
     page, message = page_and_message(node, content)
@@ -55,18 +63,19 @@ def check_effect(
     return placed.record()
 
 
-def _check_effect(known: KnownRecords, placed: PlacedRecord, effect: Effect, report: CheckReport) -> None:
-    if (effect.start, effect.prev) != (placed.start, placed.prev):
-        report("wrong-chain", f"effect {placed.node} is not of the head {placed.head.row.node}")
+def _check_head(placed: PlacedRecord, content: Effect | Check, report: CheckReport) -> None:
+    if (content.start, content.prev) != (placed.start, placed.prev):
+        kind = type(content).__name__.lower()
+        report("wrong-chain", f"{kind} {placed.node} is not of the head {placed.head.row.node}")
+
+
+def _check_key(known: KnownRecords, placed: PlacedRecord, effect: Effect, report: CheckReport) -> None:
     start = Oid(raw=known.begin_of(placed.head).oid)
     if effect.key != key_of(start, effect.kind, effect.target, effect.name):
         report("wrong-chain", f"the key of effect {placed.node} does not follow from its thread")
 
 
-def _check_check(known: KnownRecords, placed: PlacedRecord, check: Check, report: CheckReport) -> None:
-    if (check.start, check.prev) != (placed.start, placed.prev):
-        report("wrong-chain", f"check {placed.node} is not of the head {placed.head.row.node}")
-    placed.check_reached(known, report)
+def _check_log(known: KnownRecords, placed: PlacedRecord, check: Check) -> None:
     if known.nodes.get(check.log).type != TEXT:
         raise BadObject("wrong-kind", f"the log of check {placed.node} is node {check.log}, which is no text")
 
