@@ -368,6 +368,12 @@ def test_a_train_passes_over_what_a_forge_has_squashed(uwf: Uwf, forge: Forge) -
 
 
 @one_forge
+def test_a_template_for_branches_can_be_set(uwf: Uwf, forge: Forge) -> None:
+    uwf("config", "set", "land.branch", "{{ title }}/by-{{ workflow }}")
+    assert uwf("land", forge.shop.accepted()).json["branch"] == "add-two/by-mend"
+
+
+@one_forge
 def test_threads_with_the_same_task_have_requests_of_their_own(uwf: Uwf, forge: Forge) -> None:
     first, second = forge.shop.accepted(), forge.shop.accepted()
     assert [uwf("land", thread).json["branch"] for thread in (first, second)] == [BRANCH, f"{BRANCH}-2"]

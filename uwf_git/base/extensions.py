@@ -83,8 +83,8 @@ class AgentProgram(NamedTuple):
 
 class ConfigSection(NamedTuple):
     """A section of `config.yaml`. `read` names a function of a `ConfigReader` and of the section's value; what it
-    returns is `Config.sections[key]`. `texts` are the fields of its entries that `uwf config set`
-    takes literally."""
+    returns is `Config.sections[key]`. `texts` are the fields of it, or of its entries, that
+    `uwf config set` takes literally."""
 
     key: str
     read: str

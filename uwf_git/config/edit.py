@@ -275,8 +275,9 @@ def _value(path: ValuePath, text: str) -> Any:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
     of_hook = section == "hooks" and len(path) == 2 and field != "timeout"
     own = None if section in KEYS else config_section(str(section))
-    if of_hook or (own is not None and len(path) == 3 and field in own.texts):
-        return yaml12.load(text, dotted(path)).data if text.lstrip().startswith("[") else text
+    if of_hook or (own is not None and field in own.texts):
+        is_collection = re.match(r"\s*(?:\[|\{(?!\{))", text) is not None  # a template begins with two braces
+        return yaml12.load(text, dotted(path)).data if is_collection else text
     if section in NESTED or own is not None or not {*STRUCTURED.get(str(section), ())}.isdisjoint(path[2:]):
         return yaml12.load(text, dotted(path)).data
     is_text = section in TEXTS or len(path) == 3 or (section in FLAT and len(path) == 2)
