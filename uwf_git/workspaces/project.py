@@ -559,12 +559,8 @@ class Project:
         """Push a commit to a branch that is at `expected` there, "" if it is not there; return whether it was. Raises
         Declined if the remote refuses it, RemoteFailed if it cannot be reached."""
         ref = f"refs/heads/{branch}"
-        words = (*_PUSH, f"--force-with-lease={ref}:{expected}", remote, f"{commit}:{ref}")
-        done = self.git().run(*_QUIET, *words, check=False)
-        rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
-        reason = next((row[-1] for row in rows if len(row) > 2 and row[0] == "!"), None)
-        if reason is None and done.code:
-            raise failure(_PUSH, done)
+        lease = f"--force-with-lease={ref}:{expected}"
+        reason = self._push(lease, remote, f"{commit}:{ref}").get(ref)
         if reason is not None and _MOVED.search(reason) is None:
             why = reason.removeprefix("[remote rejected]").removeprefix("[rejected]").strip(" ()")
             raise Declined(f"{remote} refuses branch {branch}: {one_line(why, 200)}", "see its rules there")
