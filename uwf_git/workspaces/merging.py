@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from uwf_git.git.program import Git
 from uwf_git.store import layout
 from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.workspaces.project import Project, write_commit
+from uwf_git.workspaces.scratch_repository import make_scratch_repository
 
 FORK_TRAILER = "Uwf-Fork"
 _is_object_id = re.compile(OBJECT_ID).search
@@ -140,16 +140,7 @@ class Merging:
         self._project = project
         self._objects = folder / "objects"
         self._refs = folder / "refs/heads"
-        for path in (self._objects / "info", self._refs):
-            path.mkdir(parents=True)
-        (folder / "HEAD").write_text("ref: refs/heads/none\n")
-        format_ = "sha1" if len(object_id) == 40 else "sha256"
-        extension = f"[extensions]\n\tobjectFormat = {format_}\n"
-        config = f"[core]\n\tbare = true\n\trepositoryformatversion = {int(format_ != 'sha1')}\n"
-        (folder / "config").write_text(config + (extension if format_ != "sha1" else ""))
-        (self._objects / "info/alternates").write_bytes(os.fsencode(project.common / "objects") + b"\n")
-        if (shallow := project.common / "shallow").is_file():
-            shutil.copy2(shallow, folder / "shallow")
+        make_scratch_repository(project, folder, object_id, "ref: refs/heads/none", is_bare=True)
         self._parents: list[str] = []
         limit = _SECONDS if seconds is None else seconds
         self._git = Git(folder, cwd=folder, variables=_ALONE, bounds=bounds, seconds=limit)

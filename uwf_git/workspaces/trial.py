@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.git.program import Git
-from uwf_git.sandbox.child import CommandResult, run_command
+from uwf_git.sandbox.child import run_command
 from uwf_git.sandbox.programs import trusted_path
+from uwf_git.workspaces.scratch_repository import make_scratch_repository
 from uwf_git.workspaces.setup import set_up
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def try_command(argv: Sequence[str], folder: Path, variables: Mapping[str, str],
         del log[:-LOG_BYTES]
 
     environment = {**os.environ, **variables, "PATH": trusted_path(folder)}
-    done: CommandResult = run_command(
+    done = run_command(
         argv,
         stdin=b"",
         cwd=folder,
@@ -83,20 +83,11 @@ def try_command(argv: Sequence[str], folder: Path, variables: Mapping[str, str],
 
 def _check_out(project: Project, commit: str, folder: Path) -> None:
     git_dir = folder / ".git"
-    for name in ("objects/info", "refs/heads"):
-        (git_dir / name).mkdir(parents=True)
-    (git_dir / "objects/info/alternates").write_bytes(os.fsencode(project.common / "objects") + b"\n")
-    (git_dir / "HEAD").write_text(f"{commit}\n", encoding="ascii")
-    form = "" if len(commit) == 40 else "[extensions]\n\tobjectFormat = sha256\n"
-    (git_dir / "config").write_text(
-        f"[core]\n\tbare = false\n\trepositoryformatversion = {int(bool(form))}\n{form}", encoding="ascii"
-    )
-    if (shallow := project.common / "shallow").is_file():
-        shutil.copy2(shallow, git_dir / "shallow")
+    make_scratch_repository(project, git_dir, commit, commit, is_bare=False)
     names = ("refs/heads/", "refs/remotes/", "refs/tags/")
     rows = project.run("for-each-ref", "--sort=refname", "--format=%(objectname) %(refname)", *names).out
     (git_dir / "packed-refs").write_bytes(b"# pack-refs with: sorted \n" + rows)
     off = project.filters_off(commit)
     variables = {"GIT_INDEX_FILE": str(git_dir / "index"), "GIT_WORK_TREE": str(folder)}
-    git: Git = project.git(cwd=folder, variables=variables)
+    git = project.git(cwd=folder, variables=variables)
     project.run(*off, "read-tree", "--reset", "-u", commit, git=git)
