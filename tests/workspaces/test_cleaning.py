@@ -59,6 +59,16 @@ def killed(uwf: Uwf) -> str:
     return thread
 
 
+def shared(uwf: Uwf, folder: Path) -> Path:
+    """Gives the project a remote for code, which is returned, and the store one for threads."""
+    git("init", "-q", "--bare", there := folder / "there.git")
+    git("remote", "add", "origin", there)
+    uwf("config", "set", "workspace.remote", "origin")
+    git("init", "-q", "--bare", folder / "threads.git")
+    uwf("remote", "add", "hub", folder / "threads.git")
+    return there
+
+
 def ref(thread: str) -> str:
     return f"refs/uwf/work/{thread}"
 
@@ -114,11 +124,7 @@ def picked(project: Path, thread: str) -> None:
 def test_code_whose_changes_a_branch_has_is_merged_and_its_commits_stay_with_the_thread(
     uwf: Uwf, project: Path, tmp_path: Path, merge: Any, goes_on: bool
 ) -> None:
-    git("init", "-q", "--bare", there := tmp_path / "there.git")
-    git("remote", "add", "origin", there)
-    uwf("config", "set", "workspace.remote", "origin")
-    git("init", "-q", "--bare", tmp_path / "threads.git")
-    uwf("remote", "add", "hub", tmp_path / "threads.git")
+    there = shared(uwf, tmp_path)
     thread = completed(uwf)
     uwf("push", "hub")
     assert git("-C", there, "for-each-ref", "--format=%(refname)") == ref(thread)
@@ -234,8 +240,8 @@ def test_a_thread_that_goes_on_with_discarded_work_keeps_its_commits(uwf: Uwf, p
     fork = uwf("thread", "fork", thread).json["thread"]
     twice = uwf("thread", "fork", fork).json["thread"]
     over = uwf("thread", "fork", thread).json["thread"]
-    for each in (thread, over):
-        uwf("thread", "kill", each)
+    for doomed in (thread, over):
+        uwf("thread", "kill", doomed)
     cleaned(uwf, "--discard", "--yes")
     assert refs(project) == [ref(fork), ref(twice)] and swept(uwf, project) == []
     uwf("thread", "step", twice, "--agent", WRITES)
@@ -296,11 +302,7 @@ def test_a_terminal_is_asked_once(uwf: Uwf, project: Path) -> None:
 def test_what_moved_on_the_remote_stays_there_and_what_is_gone_there_is_done(
     uwf: Uwf, project: Path, tmp_path: Path
 ) -> None:
-    git("init", "-q", "--bare", there := tmp_path / "there.git")
-    git("remote", "add", "origin", there)
-    uwf("config", "set", "workspace.remote", "origin")
-    git("init", "-q", "--bare", tmp_path / "threads.git")
-    uwf("remote", "add", "hub", tmp_path / "threads.git")
+    there = shared(uwf, tmp_path)
     moved, gone = completed(uwf), completed(uwf)
     uwf("push", "hub")
     for thread in (moved, gone):
@@ -319,11 +321,7 @@ def test_what_moved_on_the_remote_stays_there_and_what_is_gone_there_is_done(
 def test_a_kill_at_any_write_loses_nothing_and_the_next_call_finishes(
     uwf: Uwf, project: Path, root: Path, tmp_path: Path
 ) -> None:
-    git("init", "-q", "--bare", there := tmp_path / "there.git")
-    git("remote", "add", "origin", there)
-    uwf("config", "set", "workspace.remote", "origin")
-    git("init", "-q", "--bare", tmp_path / "threads.git")
-    uwf("remote", "add", "hub", tmp_path / "threads.git")
+    there = shared(uwf, tmp_path)
     texts = (WRITES.replace("$UWF_ROLE", f"{name}") for name in ("merged", "waits"))
     merged, waits = (completed(uwf, text) for text in texts)
     doomed = started(uwf)
