@@ -300,7 +300,7 @@ def unshare(instance: Instance, items: Iterable[Leftovers]) -> dict[ThreadId, Uw
         for ref, reason in reasons.items():
             refusals[refs[ref][0]] = RemoteFailed(
                 f"{ref} of thread {refs[ref][0]} stays on {remote}: {one_line(reason, 200)}",
-                f"git -C {shlex.quote(str(common))} ls-remote {remote} {shlex.quote(ref)}",
+                f"git -C {shlex.quote(str(common))} ls-remote {shlex.quote(remote)} {shlex.quote(ref)}",
             )
     return refusals
 

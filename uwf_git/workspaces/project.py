@@ -134,7 +134,9 @@ class Project:
         try:
             return (git or self.git()).run(*_QUIET, *args, stdin=stdin, check=check)
         except RemoteFailed as error:
-            hint = f"git -C {self.common} remote -v shows it" if error.hint == CHECK_ADDRESS else error.hint
+            hint = error.hint
+            if hint == CHECK_ADDRESS:
+                hint = f"git -C {shlex.quote(str(self.common))} remote -v shows it"
             raise WorkspaceFailed(f"project {self.common}: {error.message}", hint) from None
 
     def line(self, *args: str, git: Git | None = None) -> str:
@@ -465,7 +467,8 @@ class Project:
         checkout, name = checkout_around(Path(top)), branch.removeprefix("refs/heads/")
         if checkout is None or checkout.top is None:
             raise WorkspaceFailed(
-                f"branch {name} is checked out in {top}, which is gone", "git worktree prune"
+                f"branch {name} is checked out in {top}, which is gone",
+                f"git -C {shlex.quote(str(self.common))} worktree prune",
             )
         words = ("merge", "--ff-only", "--no-overwrite-ignore", "-q", commit)
         done = self.run(*NO_HOOKS, *words, check=False, git=self.git(checkout.git_dir, checkout.top))

@@ -22,6 +22,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -221,13 +222,13 @@ class Worktree:
         if inner := self._repository.worktrees():
             raise WorkspaceFailed(
                 f"worktree {self.folder} stays, since worktree {inner[0]} belongs to it",
-                f"git -C {self.folder} worktree remove {inner[0]}; then uwf gc",
+                f"git -C {_typed(self.folder)} worktree remove {_typed(inner[0])}; then uwf gc",
             )
         if self._repository.git_dir.is_dir() and (own := sorted(self._repository.own(self.branch))):
             names = listed([name.removeprefix("refs/").removeprefix("heads/") for name in own], _NAMED)
             self._warn(
                 f"what agents of thread {self.thread} kept besides its branch stays ({names}):"
-                f" git -C {self.project.common} fetch {self._repository.git_dir} {own[0]}"
+                f" git -C {_typed(self.project.common)} fetch {_typed(self._repository.git_dir)} {own[0]}"
             )
         self._discard()
 
@@ -304,7 +305,7 @@ class Worktree:
             head = state.commit
         if not head:
             raise WorkspaceFailed(
-                f"worktree {self.folder} has no commit checked out", f"git -C {self.folder} status"
+                f"worktree {self.folder} has no commit checked out", f"git -C {_typed(self.folder)} status"
             )
         if state is not None and head != state.commit and not self.project.commit(head):
             self._sync(head, state.commit)
@@ -550,7 +551,7 @@ class Worktree:
                 raise WorkspaceFailed(
                     f"worktree {self.folder} is not kept: its sparse checkout has changed, and its index cannot be"
                     f" read: {done.reason}",
-                    f"git -C {self.folder} sparse-checkout disable; {AGAIN}",
+                    f"git -C {_typed(self.folder)} sparse-checkout disable; {AGAIN}",
                 )
             rows = done.out.decode("utf-8", "surrogateescape").split("\0")
             skipped.append({row[2:]: row.startswith("S ") for row in rows if row})
@@ -592,13 +593,13 @@ class Worktree:
         if self.project.run(*off, *words, git=module).out:
             raise WorkspaceFailed(
                 f"worktree {self.folder} is not kept: files of submodule {path} have changed",
-                f"commit and push them in {folder}, or git -C {folder} stash; {AGAIN}",
+                f"commit and push them in {folder}, or git -C {_typed(folder)} stash; {AGAIN}",
             )
         shared = ("for-each-ref", "--count=1", f"--contains={head}", "refs/remotes", "refs/tags")
         if head != recorded and not (head and self.project.line(*shared, git=module)):
             raise WorkspaceFailed(
                 f"worktree {self.folder} is not kept: its submodule {path} is at a commit that its remote lacks",
-                f"push it from {folder}, or git -C {folder} checkout {recorded[:12]}; {AGAIN}",
+                f"push it from {folder}, or git -C {_typed(folder)} checkout {recorded[:12]}; {AGAIN}",
             )
         return head
 
@@ -773,11 +774,11 @@ class Worktree:
         if _bytes(shallow).split() != _bytes(self.project.common / "shallow").split():
             return WorkspaceFailed(
                 f"worktree {self.folder} is not kept: its commits go back to some that were fetched without their past",
-                f"git -C {self.folder} fetch --unshallow; {AGAIN}",
+                f"git -C {_typed(self.folder)} fetch --unshallow; {AGAIN}",
             )
         return WorkspaceFailed(
             f"the commits of worktree {self.folder} cannot be read: {done.reason}",
-            f"git -C {self.folder} fsck names what is missing; {AGAIN}",
+            f"git -C {_typed(self.folder)} fsck names what is missing; {AGAIN}",
         )
 
     def _warn_of_large(self, blobs: Sequence[str], commit: str, base: str) -> None:
@@ -948,6 +949,11 @@ def _bring(source: Path, target: Path) -> None:
     shutil.copyfile(source, new)
     new.chmod(0o444)
     new.replace(target)
+
+
+def _typed(path: Path) -> str:
+    """Return a path as a shell takes it."""
+    return shlex.quote(str(path))
 
 
 def _escaped(path: str) -> str:
