@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +67,18 @@ def test_changes_in_the_way_are_left_as_they_are(uwf: Uwf, shop: Shop) -> None:
     git("-C", shop.project, "checkout", "-q", "sum.txt")
     git("-C", *refused["hint"].partition("then: git -C ")[2].split(" "))  # what the hint says works
     assert file.read_text() == "one\ntwo\n"
+
+
+def test_a_branch_whose_checkout_is_gone_lands_once_git_knows_that_it_is(uwf: Uwf, shop: Shop) -> None:
+    git("-C", shop.project, "worktree", "add", "-q", "-b", "release", shop.project / "in side")
+    shutil.rmtree(shop.project / "in side")
+    thread, before = shop.accepted(), git("-C", shop.project, "rev-parse", "main")
+    refused = uwf("land", thread, "--onto", "release", check=1).error
+    assert "branch release is checked out in" in refused["message"] and "which is gone" in refused["message"]
+    assert git("-C", shop.project, "rev-parse", "main", "release").split() == [before, before]
+    subprocess.run(refused["hint"], shell=True, check=True)  # as it is typed
+    landed = uwf("land", thread, "--onto", "release").json
+    assert git("-C", shop.project, "rev-parse", "main", "release").split() == [before, landed["commit"]]
 
 
 def test_a_conflict_goes_back_to_the_thread_and_what_it_makes_of_it_lands(uwf: Uwf, shared: Shop) -> None:

@@ -465,7 +465,8 @@ class Project:
             if (word, name) == ("branch", branch):
                 break
         checkout, name = checkout_around(Path(top)), branch.removeprefix("refs/heads/")
-        if checkout is None or checkout.top is None:
+        # One that is gone may have been in another checkout, which is on another branch.
+        if checkout is None or checkout.top != Path(top):
             raise WorkspaceFailed(
                 f"branch {name} is checked out in {top}, which is gone",
                 f"git -C {shlex.quote(str(self.common))} worktree prune",
