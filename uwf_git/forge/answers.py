@@ -84,7 +84,7 @@ def read_comment(kind: str, row: Mapping[str, Any]) -> Comment | None:
     if row.get("internal") is True or row.get("confidential") is True:
         return None
     author = read_author(kind, row)
-    return Comment(number, author.login, body, author.is_bot, _text(row, "created_at"))
+    return Comment(number, author.login, body, author.is_bot, text_of(row, "created_at"))
 
 
 def read_issue(kind: str, row: Mapping[str, Any]) -> Issue:
@@ -96,14 +96,14 @@ def read_issue(kind: str, row: Mapping[str, Any]) -> Issue:
         if isinstance(name := label.get("name") if isinstance(label, dict) else label, str)
     ]
     return Issue(
-        _number(row, "iid" if is_gitlab else "number"),
-        _text(row, "web_url" if is_gitlab else "html_url"),
-        _text(row, "title"),
-        _text(row, "description" if is_gitlab else "body"),
+        number_of(row, "iid" if is_gitlab else "number"),
+        text_of(row, "web_url" if is_gitlab else "html_url"),
+        text_of(row, "title"),
+        text_of(row, "description" if is_gitlab else "body"),
         read_author(kind, row),
         tuple(names),
         row.get("state") in ("open", "opened"),
-        _number(row, "user_notes_count" if is_gitlab else "comments"),
+        number_of(row, "user_notes_count" if is_gitlab else "comments"),
         is_gitlab and row.get("moved_to_id") is not None,
     )
 
@@ -114,23 +114,23 @@ def read_change(kind: str, row: Mapping[str, Any], repository: str) -> Change:
 
 
 def _merge_request(row: Mapping[str, Any]) -> Change:
-    title, commit = _text(row, "title"), _text(row, "sha")
+    title, commit = text_of(row, "title"), text_of(row, "sha")
     states: Mapping[Any, State] = {"merged": "merged", "closed": "closed"}
     state = states.get(row.get("state"), "open")
-    merger = _mapping(row, "merge_user") or _mapping(row, "merged_by")
+    merger = mapping_of(row, "merge_user") or mapping_of(row, "merged_by")
     # Of a merge by fast-forward there is no other commit than the head's.
-    merge = _text(row, "merge_commit_sha") or _text(row, "squash_commit_sha") or commit
+    merge = text_of(row, "merge_commit_sha") or text_of(row, "squash_commit_sha") or commit
     return Change(
-        _number(row, "iid"),
-        _text(row, "web_url"),
+        number_of(row, "iid"),
+        text_of(row, "web_url"),
         draft_title(GITLAB, title, False),
-        _text(row, "description"),
+        text_of(row, "description"),
         state,
         row.get("draft") is True or _is_draft(GITLAB, title),
-        _text(row, "source_branch"),
+        text_of(row, "source_branch"),
         commit,
         row.get("source_project_id") != row.get("target_project_id"),
-        _text(row, "target_branch"),
+        text_of(row, "target_branch"),
         _login(GITLAB, merger) if state == "merged" else "",
         merge if state == "merged" else "",
         "",
@@ -138,24 +138,24 @@ def _merge_request(row: Mapping[str, Any]) -> Change:
 
 
 def _pull_request(kind: str, row: Mapping[str, Any], repository: str) -> Change:
-    title, head = _text(row, "title"), _mapping(row, "head")
+    title, head = text_of(row, "title"), mapping_of(row, "head")
     is_merged = row.get("merged") is True or bool(row.get("merged_at"))
     # Of an open one GitHub names the commit that would merge it.
-    merge = _text(row, "merge_commit_sha") if is_merged else ""
+    merge = text_of(row, "merge_commit_sha") if is_merged else ""
     return Change(
-        _number(row, "number"),
-        _text(row, "html_url"),
+        number_of(row, "number"),
+        text_of(row, "html_url"),
         draft_title(kind, title, False),
-        _text(row, "body"),
+        text_of(row, "body"),
         "merged" if is_merged else "closed" if row.get("state") == "closed" else "open",
         row.get("draft") is True or _is_draft(kind, title),
-        _text(head, "ref"),
-        _text(head, "sha"),
-        _text(_mapping(head, "repo"), "full_name").casefold() != repository.casefold(),
-        _text(_mapping(row, "base"), "ref"),
-        _login(kind, _mapping(row, "merged_by")) if is_merged else "",
+        text_of(head, "ref"),
+        text_of(head, "sha"),
+        text_of(mapping_of(head, "repo"), "full_name").casefold() != repository.casefold(),
+        text_of(mapping_of(row, "base"), "ref"),
+        _login(kind, mapping_of(row, "merged_by")) if is_merged else "",
         merge,
-        _text(row, "node_id"),
+        text_of(row, "node_id"),
     )
 
 
@@ -173,25 +173,30 @@ def _is_draft(kind: str, title: str) -> bool:
 
 
 def read_author(kind: str, row: Mapping[str, Any]) -> Author:
-    user = _mapping(row, "author" if kind == GITLAB else "user")
+    user = mapping_of(row, "author" if kind == GITLAB else "user")
     login = _login(kind, user)
     return Author(login, user.get("type") == "Bot" or bool(user.get("bot")) or bool(_BOT.fullmatch(login)))
 
 
 def _login(kind: str, user: Mapping[str, Any]) -> str:
-    return _text(user, "username" if kind == GITLAB else "login")
+    return text_of(user, "username" if kind == GITLAB else "login")
 
 
-def _mapping(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def objects_in(answer: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list, none of what is no list."""
+    return [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
+
+
+def mapping_of(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = row.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _text(row: Mapping[str, Any], key: str) -> str:
+def text_of(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     return value if isinstance(value, str) else ""
 
 
-def _number(row: Mapping[str, Any], key: str) -> int:
+def number_of(row: Mapping[str, Any], key: str) -> int:
     value = row.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

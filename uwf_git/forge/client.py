@@ -24,6 +24,8 @@ from uwf_git.forge.answers import (
     Comment,
     Issue,
     draft_title,
+    number_of,
+    objects_in,
     read_change,
     read_comment,
     read_issue,
@@ -40,7 +42,7 @@ PATIENCE = 300.0
 """Seconds that all waits of one client may take, for rate limits and failures of the server."""
 
 MOST_PAGES = 100
-_PER_PAGE = 100
+PER_PAGE = 100
 _LARGEST_ANSWER = 32 << 20
 _TIMEOUT = 30.0
 _TRIES = 5
@@ -158,14 +160,13 @@ class ForgeClient:
     def comments(self, number: int, on: Subject = "change") -> Iterator[Comment]:
         """Yield the comments, oldest first."""
         order = "&sort=asc&order_by=created_at" if self._is_gitlab else ""
-        for row in self._pages(f"{self._comments(number, on)}?per_page={_PER_PAGE}&limit={_PER_PAGE}{order}"):
+        for row in self._pages(f"{self._comments(number, on)}?per_page={PER_PAGE}&limit={PER_PAGE}{order}"):
             if (comment := read_comment(self._kind, row)) is not None:
                 yield comment
 
     def create_comment(self, number: int, body: str, on: Subject = "change") -> int:
         """Write a comment; return its id, 0 if the forge doesn't say. Not repeated."""
-        comment = self._sent("POST", self._comments(number, on), {"body": body}, 1.0)[0]
-        return int(comment["id"]) if isinstance(comment, dict) and isinstance(comment.get("id"), int) else 0
+        return self._created(self._comments(number, on), body)
 
     def update_comment(self, number: int, comment: int, body: str, on: Subject = "change") -> None:
         """Replace a comment's text. Raises Declined if it is gone."""
@@ -184,11 +185,11 @@ class ForgeClient:
     def open_changes(self, branch: str) -> list[Change]:
         """Return the open pull or merge requests of a branch of this repository."""
         if self._is_gitlab:
-            query = f"state=opened&source_branch={quote(branch, safe='')}&per_page={_PER_PAGE}"
+            query = f"state=opened&source_branch={quote(branch, safe='')}&per_page={PER_PAGE}"
         else:
             owner = self.repository.path.partition("/")[0]
             head = f"&head={quote(f'{owner}:{branch}', safe='')}" if self._kind == GITHUB else ""
-            query = f"state=open{head}&per_page={_PER_PAGE}&limit={_PER_PAGE}"
+            query = f"state=open{head}&per_page={PER_PAGE}&limit={PER_PAGE}"
         rows = self._pages(f"{self._changes}?{query}")
         changes = [read_change(self._kind, row, self.repository.path) for row in rows]
         return [
@@ -282,6 +283,11 @@ class ForgeClient:
             return {**headers, **more, "Authorization": f"Bearer {self._token}"}
         return {**headers, "Authorization": f"{'Bearer' if bearer else 'token'} {self._token}"}
 
+    def _created(self, path: str, body: str) -> int:
+        """Create a comment; return its id, 0 if the forge doesn't say."""
+        comment = self._sent("POST", path, {"body": body}, 1.0)[0]
+        return number_of(comment, "id") if isinstance(comment, dict) else 0
+
     def _wrong_answer(self, expected: str) -> RemoteFailed:
         return RemoteFailed(
             f"{self._api.host} did not answer with {expected}", "see whether the API's address is right"
@@ -291,7 +297,7 @@ class ForgeClient:
         """Yield the objects of all pages. A server's next page is taken by its number, not by its address."""
         for page in range(1, MOST_PAGES + 1):
             rows, more = self._page(f"{path}&page={page}")
-            yield from (row for row in rows if isinstance(row, dict))
+            yield from objects_in(rows)
             if not more:
                 return
         raise RemoteFailed(

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from uwf_git.forge.address import GITHUB, GITLAB
-from uwf_git.forge.answers import read_author, read_comment
+from uwf_git.forge.answers import mapping_of, number_of, objects_in, read_author, read_comment, text_of
 
 FeedbackKind = Literal["comment", "line comment", "review", "check"]
 COMMENT: FeedbackKind = "comment"
 LINE_COMMENT: FeedbackKind = "line comment"
 REVIEW: FeedbackKind = "review"
 CHECK: FeedbackKind = "check"
-APPROVED, CHANGES_REQUESTED, COMMENTED = VERDICTS = "approved", "changes requested", "commented"
+APPROVED, CHANGES_REQUESTED, COMMENTED = "approved", "changes requested", "commented"
 MAY_PUSH, MAY_NOT_PUSH = "may push", "may not push"
 
 _VERDICTS = {
@@ -62,8 +62,8 @@ def read_note(kind: str, row: Mapping[str, Any]) -> Feedback | None:
     comment = read_comment(kind, row)
     if comment is None:
         return None
-    user = row.get("author" if kind == GITLAB else "user")
-    number, standing = _number(user if isinstance(user, dict) else {}, "id"), _standing(kind, row)
+    number = number_of(mapping_of(row, "author" if kind == GITLAB else "user"), "id")
+    standing = _standing(kind, row)
     return Feedback(COMMENT, comment.id, comment.author, comment.body, comment.is_bot, number, standing)
 
 
@@ -75,30 +75,28 @@ def read_line_comment(kind: str, row: Mapping[str, Any]) -> Feedback | None:
     names = ("line", "original_line") if kind == GITHUB else ("position", "original_position")
     return note._replace(
         kind=LINE_COMMENT,
-        path=_text(row, "path"),
-        line=next((line for name in names if (line := _number(row, name))), 0),
-        reply_to=_number(row, "in_reply_to_id"),
-        thread=str(_number(row, "in_reply_to_id") or note.id) if kind == GITHUB else "",
+        path=text_of(row, "path"),
+        line=next((line for name in names if (line := number_of(row, name))), 0),
+        reply_to=number_of(row, "in_reply_to_id"),
+        thread=str(number_of(row, "in_reply_to_id") or note.id) if kind == GITHUB else "",
         is_resolved=isinstance(row.get("resolver"), dict),
     )
 
 
 def read_discussion(row: Mapping[str, Any]) -> Iterator[Feedback]:
     """Yield the comments of a discussion of GitLab."""
-    notes = row.get("notes")
     first = 0
-    for item in notes if isinstance(notes, list) else ():
-        note = read_note(GITLAB, item) if isinstance(item, dict) else None
+    for item in objects_in(row.get("notes")):
+        note = read_note(GITLAB, item)
         if note is None:
             continue
-        position = item.get("position")
-        place = position if isinstance(position, dict) else {}
+        place = mapping_of(item, "position")
         yield note._replace(
             kind=LINE_COMMENT if place else COMMENT,
-            path=_text(place, "new_path") or _text(place, "old_path"),
-            line=_number(place, "new_line") or _number(place, "old_line"),
+            path=text_of(place, "new_path") or text_of(place, "old_path"),
+            line=number_of(place, "new_line") or number_of(place, "old_line"),
             reply_to=first,
-            thread=_text(row, "id"),
+            thread=text_of(row, "id"),
             is_resolved=item.get("resolved") is True,
         )
         first = first or note.id
@@ -106,54 +104,53 @@ def read_discussion(row: Mapping[str, Any]) -> Iterator[Feedback]:
 
 def read_review(kind: str, row: Mapping[str, Any]) -> Feedback | None:
     """Return a review, None for one that is not given, or no longer. GitLab has none but a reviewer's state."""
-    verdict = _VERDICTS.get(_text(row, "state"))
+    verdict = _VERDICTS.get(text_of(row, "state"))
     user = row.get("user")
     if verdict is None or row.get("dismissed") is True or not isinstance(user, dict):
         return None
-    author_id = _number(user, "id")
-    number = author_id if kind == GITLAB else _number(row, "id")
+    author_id = number_of(user, "id")
+    number = author_id if kind == GITLAB else number_of(row, "id")
     author, standing = read_author(kind, {"author": user, "user": user}), _standing(kind, row)
-    body = _text(row, "body")
+    body = text_of(row, "body")
     return Feedback(REVIEW, number, author.login, body, author.is_bot, author_id, standing, verdict)
 
 
 def read_check_run(row: Mapping[str, Any]) -> Feedback | None:
     """Return a check of GitHub that failed, None for any other."""
-    verdict = _text(row, "conclusion")
+    verdict = text_of(row, "conclusion")
     if verdict not in _FAILED:
         return None
-    output = row.get("output")
-    said = output if isinstance(output, dict) else {}
-    body = "\n".join(filter(None, (_text(said, name) for name in ("title", "summary", "text"))))
+    output = mapping_of(row, "output")
+    body = "\n".join(filter(None, (text_of(output, name) for name in ("title", "summary", "text"))))
     return Feedback(
-        CHECK, _number(row, "id"), _text(row, "name"), body, verdict=verdict, url=_text(row, "html_url")
+        CHECK, number_of(row, "id"), text_of(row, "name"), body, verdict=verdict, url=text_of(row, "html_url")
     )
 
 
 def read_annotations(rows: Any) -> str:
     """Return the annotations of a check, one on a line."""
     return "\n".join(
-        f"{_text(row, 'path')}:{_number(row, 'start_line')}: {_text(row, 'annotation_level')}: {_text(row, 'message')}"
-        for row in (rows if isinstance(rows, list) else ())
-        if isinstance(row, dict)
+        f"{text_of(row, 'path')}:{number_of(row, 'start_line')}: "
+        f"{text_of(row, 'annotation_level')}: {text_of(row, 'message')}"
+        for row in objects_in(rows)
     )
 
 
 def read_status(row: Mapping[str, Any]) -> Feedback | None:
     """Return a status of a commit that says that something failed, None for any other."""
-    verdict = _text(row, "state") or _text(row, "status")
+    verdict = text_of(row, "state") or text_of(row, "status")
     if verdict not in _FAILED:
         return None
-    url, body = _text(row, "target_url"), _text(row, "description")
-    return Feedback(CHECK, _number(row, "id"), _text(row, "context"), body, verdict=verdict, url=url)
+    url, body = text_of(row, "target_url"), text_of(row, "description")
+    return Feedback(CHECK, number_of(row, "id"), text_of(row, "context"), body, verdict=verdict, url=url)
 
 
 def read_job(row: Mapping[str, Any]) -> Feedback | None:
     """Return a job of GitLab that failed, None for one that may fail."""
     if row.get("allow_failure") is True:
         return None
-    url = _text(row, "web_url")
-    return Feedback(CHECK, _number(row, "id"), _text(row, "name"), "", verdict="failure", url=url)
+    url = text_of(row, "web_url")
+    return Feedback(CHECK, number_of(row, "id"), text_of(row, "name"), "", verdict="failure", url=url)
 
 
 def read_trace(text: str) -> str:
@@ -164,21 +161,9 @@ def read_trace(text: str) -> str:
 def members_who_may_push(rows: Any) -> set[str]:
     """Return the logins of those members of a GitLab project who may push."""
     return {
-        _text(row, "username")
-        for row in (rows if isinstance(rows, list) else ())
-        if isinstance(row, dict) and _number(row, "access_level") >= _DEVELOPER
+        text_of(row, "username") for row in objects_in(rows) if number_of(row, "access_level") >= _DEVELOPER
     }
 
 
 def _standing(kind: str, row: Mapping[str, Any]) -> str:
-    return _ASSOCIATIONS.get(_text(row, "author_association"), MAY_NOT_PUSH) if kind == GITHUB else ""
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _number(row: Mapping[str, Any], key: str) -> int:
-    value = row.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return _ASSOCIATIONS.get(text_of(row, "author_association"), MAY_NOT_PUSH) if kind == GITHUB else ""

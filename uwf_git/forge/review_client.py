@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from uwf_git.forge.address import GITHUB
-from uwf_git.forge.client import _PER_PAGE, ForgeClient, ForgeDeclined
+from uwf_git.forge.answers import mapping_of, objects_in, text_of
+from uwf_git.forge.client import PER_PAGE, ForgeClient, ForgeDeclined
 from uwf_git.forge.feedback import (
     COMMENTED,
     LINE_COMMENT,
@@ -70,9 +71,9 @@ class ReviewClient(ForgeClient):
     def conversation(self, number: int) -> list[Feedback]:
         """Read the comments of a change, of GitHub and GitLab also those on lines."""
         if self._is_gitlab:
-            rows = self._pages(f"{self._changes}/{number}/discussions?per_page={_PER_PAGE}")
+            rows = self._pages(f"{self._changes}/{number}/discussions?per_page={PER_PAGE}")
             return [note for row in rows for note in read_discussion(row)]
-        path = f"{self._comments(number, 'change')}?per_page={_PER_PAGE}&limit={_PER_PAGE}"
+        path = f"{self._comments(number, 'change')}?per_page={PER_PAGE}&limit={PER_PAGE}"
         notes = [note for row in self._pages(path) if (note := read_note(self._kind, row)) is not None]
         return [*notes, *self._line_comments(number)] if self._kind == GITHUB else notes
 
@@ -89,8 +90,7 @@ class ReviewClient(ForgeClient):
             path = f"{self._changes}/{number}/discussions/{quote(item.thread, safe='')}/notes"
         else:
             path = f"{self._changes}/{number}/comments/{item.thread}/replies"
-        row = self._sent("POST", path, {"body": body}, 1.0)[0]
-        return int(row["id"]) if isinstance(row, dict) and isinstance(row.get("id"), int) else 0
+        return self._created(path, body)
 
     def resolve(self, number: int, item: Feedback) -> None:
         """Mark a conversation on a line as resolved, if the forge's API can, and the token may."""
@@ -106,7 +106,7 @@ class ReviewClient(ForgeClient):
             return
 
     def _line_comments(self, number: int) -> Iterator[Feedback]:
-        rows = self._pages(f"{self._changes}/{number}/comments?per_page={_PER_PAGE}")
+        rows = self._pages(f"{self._changes}/{number}/comments?per_page={PER_PAGE}")
         comments = [item for row in rows if (item := read_line_comment(self._kind, row)) is not None]
         threads = self._threads(number) if comments else {}
         for item in comments:
@@ -133,7 +133,7 @@ class ReviewClient(ForgeClient):
     ) -> tuple[list[Feedback], int]:
         """Return the reviews of a change, on Gitea with their comments on lines, and how many are left out."""
         name = "reviewers" if self._is_gitlab else "reviews"
-        rows = list(self._pages(f"{self._changes}/{number}/{name}?per_page={_PER_PAGE}&limit={_PER_PAGE}"))
+        rows = list(self._pages(f"{self._changes}/{number}/{name}?per_page={PER_PAGE}&limit={PER_PAGE}"))
         reviews = new([read_review(self._kind, row) for row in rows])
         if self._is_gitlab or self._kind == GITHUB:
             return [item for item in reviews if item.body.strip() or item.verdict != COMMENTED], 0
@@ -146,26 +146,24 @@ class ReviewClient(ForgeClient):
                 later += 1
             else:
                 read += 1
-                path = f"{self._changes}/{number}/reviews/{item.id}/comments?limit={_PER_PAGE}"
+                path = f"{self._changes}/{number}/reviews/{item.id}/comments?limit={PER_PAGE}"
                 items += [item, *new([read_line_comment(self._kind, row) for row in self._pages(path)])]
         return items, later
 
     def _with_standing(self, items: list[Feedback], unread: list[str]) -> list[Feedback]:
         """Add who may push, of forges that don't say it with each comment."""
-        authors = sorted({item.author_id for item in items})[:_PER_PAGE]
+        authors = sorted({item.author_id for item in items})[:PER_PAGE]
         if self._kind == GITHUB or not authors:
             return items
         if self._is_gitlab:
             ids = "".join(f"&user_ids[]={number}" for number in authors)
-            path = f"{self._base}/members/all?per_page={_PER_PAGE}{ids}"
+            path = f"{self._base}/members/all?per_page={PER_PAGE}{ids}"
             rows = self._readable("who may push", unread, lambda: list(self._pages(path)))
             pushers = None if rows is None else members_who_may_push(rows)
         else:
             path = f"{self._base}/assignees"
             rows = self._readable("who may push", unread, lambda: self._call("GET", path))
-            pushers = (
-                None if rows is None else {str(row.get("login")) for row in rows if isinstance(row, dict)}
-            )
+            pushers = None if rows is None else {text_of(row, "login") for row in objects_in(rows)}
         if pushers is None:
             return items
         return [
@@ -186,13 +184,9 @@ class ReviewClient(ForgeClient):
         base = f"{self._base}/commits/{commit}"
         checks: list[Feedback] = []
         if self._kind == GITHUB:
-            path = f"{base}/check-runs?per_page={_PER_PAGE}"
+            path = f"{base}/check-runs?per_page={PER_PAGE}"
             runs = self._readable("checks", unread, lambda: self._rows(path, "check_runs")) or []
-            noted = {
-                row.get("id")
-                for row in runs
-                if isinstance(row.get("output"), dict) and row["output"].get("annotations_count")
-            }
+            noted = {row.get("id") for row in runs if mapping_of(row, "output").get("annotations_count")}
             checks = new([read_check_run(row) for row in runs])
             checks = [
                 self._with_annotations(item) if index < _LOGS and item.id in noted else item
@@ -202,12 +196,12 @@ class ReviewClient(ForgeClient):
         return [*checks, *new([read_status(row) for row in statuses])]
 
     def _failed_jobs(self, number: int, commit: str) -> list[dict[str, Any]]:
-        pipelines = self._page(f"{self._changes}/{number}/pipelines?per_page={_PER_PAGE}")[0]
-        of_commit = [row for row in pipelines if isinstance(row, dict) and row.get("sha") == commit]
+        pipelines = self._page(f"{self._changes}/{number}/pipelines?per_page={PER_PAGE}")[0]
+        of_commit = [row for row in objects_in(pipelines) if row.get("sha") == commit]
         if not of_commit or of_commit[0].get("status") != "failed":
             return []
-        path = f"{self._base}/pipelines/{of_commit[0].get('id')}/jobs?scope[]=failed&per_page={_PER_PAGE}"
-        return [row for row in self._page(path)[0] if isinstance(row, dict)]
+        path = f"{self._base}/pipelines/{of_commit[0].get('id')}/jobs?scope[]=failed&per_page={PER_PAGE}"
+        return objects_in(self._page(path)[0])
 
     def _with_trace(self, item: Feedback) -> Feedback:
         try:
@@ -218,14 +212,13 @@ class ReviewClient(ForgeClient):
 
     def _with_annotations(self, item: Feedback) -> Feedback:
         try:
-            rows = self._call("GET", f"{self._base}/check-runs/{item.id}/annotations?per_page={_PER_PAGE}")
+            rows = self._call("GET", f"{self._base}/check-runs/{item.id}/annotations?per_page={PER_PAGE}")
         except ForgeDeclined:
             return item
         return item._replace(body=f"{item.body}\n{read_annotations(rows)}".strip("\n"))
 
     def _rows(self, path: str, name: str) -> list[dict[str, Any]]:
-        rows = self._object("GET", path).get(name)
-        return [row for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict)]
+        return objects_in(self._object("GET", path).get(name))
 
     def _readable(self, what: str, unread: list[str], read: Callable[[], _Value]) -> _Value | None:
         """Return what can be read, None for what the token may not read, or what isn't there."""
