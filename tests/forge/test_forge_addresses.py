@@ -147,6 +147,12 @@ def test_a_number_alone_is_no_issue(remote: str | None, config: Config) -> None:
     assert refused.value.hint
 
 
+def test_a_remote_that_is_on_no_forge_is_named_without_its_login(config: Config) -> None:
+    with pytest.raises(Invalid, match=r"the remote https://localhost is not on a forge") as refused:
+        parse_issue("#42", config, "https://ada:s3cret@localhost")
+    assert "s3cret" not in refused.value.message
+
+
 def test_a_login_in_a_url_is_not_printed(config: Config) -> None:
     with pytest.raises(Invalid) as refused:
         parse_issue("https://ada:s3cret@github.com/ada/work/nothing/42", config)

@@ -205,7 +205,8 @@ def test_a_closed_issue_is_told(gitea: Forge) -> None:
 def test_who_is_not_logged_in_starts_nothing(gitea: Forge, uwf: Uwf) -> None:
     gitea.server.has_issue(42)
     refused = uwf("run", "pair", gitea.server.issue_url(42), "--agent", "uwf-rehearse", check=1)
-    assert "not logged in" in refused.error["message"] and "set GITEA_TOKEN" in refused.error["hint"]
+    assert "not logged in" in refused.error["message"]
+    assert refused.error["hint"] == f"log in: tea login add --url {gitea.server.url}, or set GITEA_TOKEN"
     assert not gitea.server.asked
     assert uwf("thread", "list").json == []
 

@@ -70,14 +70,15 @@ def parse_repository(url: str, config: Config) -> ForgeRepository:
     the forge of an unknown host."""
     location = locate(url, config.forges)
     if location is None:
-        raise Invalid("the remote is not on a forge", "see: git remote -v")
+        shown = _shown(url)
+        raise Invalid(f"the remote {shown} is not on a forge", "see: git remote -v")
     return _repository(location, config)
 
 
 def parse_issue(text: str, config: Config, remote: str | None = None) -> IssueAddress:
     """Return the issue of a page's URL, or of a number such as `#42` in the repository of a remote's URL. Raises
     Invalid, also for pull requests."""
-    shown = one_line(re.sub("//[^/]*@", "//", text), 120)
+    shown = _shown(text)
     if match := _NUMBER.fullmatch(text):
         if remote is None:
             raise Invalid(f"issue {shown} is of no known project", "give the URL of the issue's page")
@@ -91,13 +92,18 @@ def parse_issue(text: str, config: Config, remote: str | None = None) -> IssueAd
         )
     repository = _repository(location, config)
     if match["what"] not in _ISSUES[repository.forge.kind]:
-        raise Invalid(f"{shown} is a page of a change, not of an issue", "give an issue's")
+        raise Invalid(f"{shown} is a page of a change, not of an issue", "give the URL of an issue's page")
     return IssueAddress(repository, int(match["number"]))
 
 
 def is_repository_path(path: str) -> bool:
     """Return whether a path may be a repository's in an API's address."""
     return _NAME.fullmatch(path) is not None and not {".", ".."} & {*path.split("/")}
+
+
+def _shown(url: str) -> str:
+    """Return a URL on one line, without a login."""
+    return one_line(re.sub("//[^/]*@", "//", url), 120)
 
 
 def _repository(location: Location, config: Config) -> ForgeRepository:

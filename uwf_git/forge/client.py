@@ -301,7 +301,8 @@ class ForgeClient:
             if not more:
                 return
         raise RemoteFailed(
-            f"{self._api.host} lists over {MOST_PAGES} pages of comments", "delete some of them"
+            f"{self._api.host} answered with over {MOST_PAGES} pages",
+            "delete comments, or close requests that nobody needs",
         )
 
     def _page(self, path: str) -> tuple[list[Any], bool]:

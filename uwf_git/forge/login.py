@@ -45,8 +45,8 @@ VARIABLES = (
 _WAYS = {
     GITHUB: "log in: gh auth login --hostname {host}",
     GITLAB: "log in: glab auth login --hostname {host}",
-    FORGEJO: "log in: tea login add --url https://{host}",
-    GITEA: "log in: tea login add --url https://{host}",
+    FORGEJO: "log in: tea login add --url {server}",
+    GITEA: "log in: tea login add --url {server}",
 }
 
 
@@ -70,8 +70,9 @@ def find_login(forge: Forge, config: Config, environ: Mapping[str, str], redacto
             for row in VARIABLES
             if row.kind == forge.kind and forge.host in _hosts(row, config, environ)
         ]
+        hint = _WAYS[forge.kind].format(host=forge.host, server=forge.pages or f"https://{forge.host}")
         variable = f", or set {' or '.join(names)}" if names else ""
-        raise Invalid(f"not logged in to {forge.host}", _WAYS[forge.kind].format(host=forge.host) + variable)
+        raise Invalid(f"not logged in to {forge.host}", hint + variable)
     redactor.learn(login.source.replace(" ", "_"), login.token)
     return login
 
