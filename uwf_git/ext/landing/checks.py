@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,21 +18,11 @@ _PASSED = "passed"  # the truth value, or the status, by which a command's role 
 
 
 class LandingCheck(NamedTuple):
-    """A check that was made on a commit. `status` is the command's exit status, None if it ran out of time; `log` its
-    output without secrets, cut at the beginning; `node` the Check that records it."""
+    """A check that was made on a commit: its node, and its log without secrets, cut at the beginning."""
 
-    command: tuple[str, ...]
-    status: int | None
-    log: str
     node: Hash
-
-    @property
-    def has_passed(self) -> bool:
-        return self.status == 0
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.log.encode()).hexdigest()
+    check: Check
+    log: str
 
 
 def commands_of(instance: Instance, head: Head, workflow: Workflow) -> list[tuple[str, ...]]:
@@ -83,9 +72,8 @@ def check(
             done = try_command(command, folder / workspace.note.inside, variables, seconds)
             log = _kept(instance, done.log)
             shown = tuple(instance.redactor.text(word)[0] for word in command)
-            node = _recorded(instance, thread, commit, tree, shown, done.status, log)
-            results.append(LandingCheck(shown, done.status, log, node))
-            if not results[-1].has_passed:
+            results.append(_recorded(instance, thread, commit, tree, shown, done.status, log))
+            if not results[-1].check.has_passed:
                 break
     return results
 
@@ -106,13 +94,13 @@ def _recorded(
     command: tuple[str, ...],
     status: int | None,
     log: str,
-) -> Hash:
-    """Record a check, unless it came to the same before, and return its node."""
+) -> LandingCheck:
+    """Record a check, unless it came to the same before."""
     head = instance.threads.head(thread)
     prev = head.node if head.row.kind == "step" else None
     node = instance.store.put(TEXT, log)
     check = Check(head.row.start or head.node, prev, commit, tree, command, status, node, now(head))
     for same, before in Effects(instance.store).checks(thread).items():
         if before == check._replace(start=before.start, prev=before.prev, at=before.at):
-            return same
-    return record(instance, head, check)
+            return LandingCheck(same, before, log)
+    return LandingCheck(record(instance, head, check), check, log)

@@ -14,7 +14,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.plugin import (
@@ -113,21 +112,22 @@ class _Unreadable(Exception):
 def evidence(instance: Instance, history: History, checks: Mapping[Hash, Check]) -> Iterator[Claim]:
     """Yield the findings of checks, and of the thread's steps that changed no code, as claims on the trees that they
     were made on."""
+    from uwf_git.ext.landing.effect_records import Effects, digest_of
+
+    effects = Effects(instance.store)
     for node, check in checks.items():
-        how = check.outcome if check.status is None else f"exited with {check.status}"
-        what = one_line(f"{shlex.join(check.command)} {how}", _LONGEST_WHAT)
-        log = str(instance.store.get(check.log).payload)
-        yield Claim(what, LANDING, None, node, check.tree, _digest(log))
+        what = one_line(f"{shlex.join(check.command)} {check.end}", _LONGEST_WHAT)
+        yield Claim(what, LANDING, None, node, check.tree, digest_of(effects.log(check)))
     for number, step in enumerate(history.steps, 1):
-        made = step_code(instance, step.detail) if step.role != USER else None
-        if made is not None and not made.is_changed:
-            what = one_line(": ".join(filter(None, said(instance, history, step))), _LONGEST_WHAT)
+        code = step_code(instance, step.detail) if step.role != USER else None
+        if code is not None and not code.is_changed:
+            what = one_line(": ".join(filter(None, role_and_result(instance, history, step))), _LONGEST_WHAT)
             by = one_line(maker(instance, step), _LONGEST_BY)
-            yield Claim(what, by, number, step.hash, made.tree, _digest(instance.threads.answer(step)))
+            yield Claim(what, by, number, step.hash, code.tree, digest_of(instance.threads.answer(step)))
 
 
-def said(instance: Instance, history: History, step: StepContext) -> tuple[str, str]:
-    """Return a step's role, and what its output comes to."""
+def role_and_result(instance: Instance, history: History, step: StepContext) -> tuple[str, str]:
+    """Return a step's role, and the summary of its output."""
     return step.role, summary_of(instance, history.workflow, step.role, step.output).text
 
 
@@ -139,10 +139,6 @@ def maker(instance: Instance, step: StepContext) -> str:
     content: Any = instance.store.get(step.detail)
     model = parse_detail(content.payload).model if "model" in content.payload else None
     return step.by + (f", {model}" if model else "")
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
 
 
 # The comment
@@ -252,8 +248,8 @@ def _verdict(
     if fact is None or fact.step != claim.step:
         return Refusal("claim-no-step", f"{claim.node} is no {place} that found out about a tree")
     if fact.tree != tree or claim.tree != tree:
-        made = fact.tree if fact.tree != tree else claim.tree
-        return Refusal("claim-other-tree", f"{place} is about tree {made[:12]}, and not about {tree[:12]}")
+        other = fact.tree if fact.tree != tree else claim.tree
+        return Refusal("claim-other-tree", f"{place} is about tree {other[:12]}, and not about {tree[:12]}")
     if fact.log != claim.log:
         return Refusal("claim-other-log", f"the log of {place} has the SHA-256 {fact.log}")
     if fact != claim:

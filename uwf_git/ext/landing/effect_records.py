@@ -99,11 +99,18 @@ class Check(NamedTuple):
     at: int
 
     @property
+    def has_passed(self) -> bool:
+        return self.status == 0
+
+    @property
+    def end(self) -> str:
+        """How the command ended, for people."""
+        return "ran out of time" if self.status is None else f"exited with {self.status}"
+
+    @property
     def outcome(self) -> str:
-        """In words, for people."""
-        if self.status is None:
-            return "ran out of time"
-        return "passed" if self.status == 0 else f"exited with {self.status}"
+        """The same, but `passed` for status 0."""
+        return "passed" if self.has_passed else self.end
 
     def payload(self) -> dict[str, Any]:
         return to_payload(self)
@@ -166,6 +173,11 @@ def key_of(start: Oid, kind: str, target: str, name: str) -> str:
     return sha256(cbor.encode([str(start), kind, target, name])).hexdigest()[:32]
 
 
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text, in hexadecimal digits."""
+    return sha256(text.encode()).hexdigest()
+
+
 def parse_effect_record(node: Node) -> EffectRecord:
     """Parse an Effect, Settlement or Check node. Raises UnknownWord."""
     kind = next(kind for kind, type_hash in _TYPES.items() if type_hash == node.type)
@@ -186,6 +198,10 @@ class Effects(ThreadRecords[EffectRecord]):
     def checks(self, thread: ThreadId) -> dict[Hash, Check]:
         """Return a thread's checks by their nodes, oldest first. Raises StoreDamaged."""
         return {item.hash: item.content for item in self.all(thread) if isinstance(item.content, Check)}
+
+    def log(self, check: Check) -> str:
+        """Return what a check printed. Raises NotFound, StoreDamaged."""
+        return str(self._store.get(check.log).payload)
 
     def of_kin(self, thread: ThreadId, start: Hash) -> list[RecordedEffect]:
         """Return the effects of the other threads here that have a StartNode, among which are a thread's forks. Refs
@@ -285,10 +301,9 @@ def page_and_message(node: Hash, content: EffectRecord) -> tuple[bytes, str]:
 def listed(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
     """Return a thread's effects, one for each key, and its checks in their printed form, oldest first. Raises NotFound,
     StoreDamaged."""
-    store, effects = instance.store, Effects(instance.store)
+    effects = Effects(instance.store)
     rows = [item.as_json() for item in recorded_effects(instance, thread)]
     for node, item in effects.checks(thread).items():
-        log = str(store.get(item.log).payload)
         rows.append(
             {
                 "effect": node,
@@ -297,12 +312,12 @@ def listed(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
                 "name": item.commit,
                 "target": "",
                 "text": shlex.join(item.command),
-                "sha256": sha256(log.encode()).hexdigest(),
+                "sha256": digest_of(effects.log(item)),
                 "step": item.prev,
                 "at": iso(item.at),
-                "outcome": "passed" if item.status == 0 else words.FAILED,
+                "outcome": "passed" if item.has_passed else words.FAILED,
                 "reference": item.log,
-                "reason": "" if item.status == 0 else item.outcome,
+                "reason": "" if item.has_passed else item.end,
                 "settled": iso(item.at),
             }
         )

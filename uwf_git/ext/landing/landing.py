@@ -16,7 +16,7 @@ from uwf_git.ext.landing.answers import answer_reviews
 from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
 from uwf_git.ext.landing.destination import destination_of, repository_at
-from uwf_git.ext.landing.effect_records import Effect
+from uwf_git.ext.landing.effect_records import Effect, digest_of
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
 from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of, texts_of_user
@@ -103,8 +103,13 @@ class Landed(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         checks = [
-            {"command": list(item.command), "status": item.status, "sha256": item.sha256, "node": item.node}
-            for item in self.checks
+            {
+                "command": list(check.command),
+                "status": check.status,
+                "sha256": digest_of(log),
+                "node": node,
+            }
+            for node, check, log in self.checks
         ]
         pull = None
         if self.pull is not None:
@@ -357,7 +362,7 @@ class Landing:
         results = check(
             self._instance, self._thread, self._to.workspace, rebased.commit, commands, seconds, self._tell
         )
-        if results and not results[-1].has_passed:
+        if results and not results[-1].check.has_passed:
             self._fails(onto, base, results[-1])
         return results
 
@@ -414,8 +419,7 @@ class Landing:
         self._raise(WorkspaceFailed, f"it conflicts with {onto} in {paths}", text)
 
     def _fails(self, onto: str, base: str, result: LandingCheck) -> None:
-        command = " ".join(result.command)
-        how = "ran out of time" if result.status is None else f"exited with {result.status}"
+        command, how = " ".join(result.check.command), result.check.end
         text = (
             f"The work does not land: {command} {how} on it together with {onto} ({base[:12]}). That commit is in this"
             f" repository. Find out why, and mend it.\n\n{fenced(result.log[-_LOG_SHOWN:].rstrip())}"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.ext.landing.claims import MOST, Claim, Claims, comment, evidence, maker, said
+from uwf_git.ext.landing.claims import MOST, Claim, Claims, comment, evidence, maker, role_and_result
 from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.plugin import (
     USER,
@@ -113,7 +113,7 @@ def claims_on(
     instance: Instance, head: Head, history: History, tree: str, checks: Sequence[LandingCheck]
 ) -> Claims:
     """Return the claims on a tree: of these checks, and of the thread's last steps that found out about it."""
-    nodes = {check.node for check in checks if check.has_passed}
+    nodes = {item.node for item in checks if item.check.has_passed}
     recorded = Effects(instance.store).checks(head.thread)
     own = {node: check for node, check in recorded.items() if node in nodes}
     rows = [claim for claim in evidence(instance, history, own) if claim.tree == tree]
@@ -134,7 +134,7 @@ def _changes(instance: Instance, history: History) -> Iterator[str]:
 
 def words_of_step(instance: Instance, history: History, step: StepContext) -> str:
     """Return a step's role and what it came to, in code spans."""
-    return ": ".join(markdown.code(text) for text in said(instance, history, step) if text)
+    return ": ".join(markdown.code(text) for text in role_and_result(instance, history, step) if text)
 
 
 def _before(tree: str) -> str:
