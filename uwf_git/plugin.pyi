@@ -394,9 +394,9 @@ from uwf_git.forge.client import ForgeDeclined as ForgeDeclined
 from uwf_git.forge.client import ForgeUnavailable as ForgeUnavailable
 from uwf_git.forge.client import Hints as _ForgeHints
 from uwf_git.forge.feedback import Feedback as Feedback
-from uwf_git.forge.feedback_text import Given as _GivenFeedback
+from uwf_git.forge.feedback_text import FeedbackEntry as FeedbackEntry
+from uwf_git.forge.feedback_text import feedback_entries as feedback_entries
 from uwf_git.forge.feedback_text import feedback_text as feedback_text
-from uwf_git.forge.feedback_text import given_in as given_in
 from uwf_git.forge.feedback_text import place_of_feedback as place_of_feedback
 from uwf_git.forge.review_client import ReviewClient as ReviewClient
 from uwf_git.format import builtin as _schemas
@@ -800,7 +800,6 @@ FieldReader = _FieldReader
 FileChange = _FileChange
 ForgeChange = _ForgeChange
 ForgeHints = _ForgeHints
-GivenFeedback = _GivenFeedback
 GIT_PATIENCE = _GIT_PATIENCE
 GOOD_SIGNATURE = _GOOD_SIGNATURE
 IndexOverlay = _IndexOverlay

@@ -378,7 +378,7 @@ class ForgeClient:
 
     def _refusal(self, response: httpx.Response, text: bytes, pause: float) -> RemoteFailed:
         status, host = response.status_code, self._api.host
-        reason = self._said(text)
+        reason = self._reason(text)
         if (after := _rate_limit(response, reason)) is not None:
             return self._unavailable(f"{host} limits the rate of calls: it asks to wait {after:.0f} s", after)
         message = f"{host} answered {status}" + (f": {reason}" if reason else "")
@@ -401,7 +401,7 @@ class ForgeClient:
         error.after = max(after, 0.0)
         return error
 
-    def _said(self, text: bytes) -> str:
+    def _reason(self, text: bytes) -> str:
         """Return the message of an error's body, without the token."""
         try:
             return self._message(json.loads(text))

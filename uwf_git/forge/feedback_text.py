@@ -35,7 +35,7 @@ _HEADING = re.compile(
 _FENCE = re.compile(r"(`{3,})text")
 
 
-class Given(NamedTuple):
+class FeedbackEntry(NamedTuple):
     """An item of a text: its kind and id, the author's login, the place such as `shop.py:12`, the verdict, and the
     first line of what was said; "" for what it doesn't have."""
 
@@ -84,12 +84,12 @@ def place_of_feedback(item: Feedback) -> str:
     return f"{path}:{item.line}" if path and item.line else path
 
 
-def given_in(text: str) -> Iterator[Given]:
+def feedback_entries(text: str) -> Iterator[FeedbackEntry]:
     """Yield what a text is made of, nothing for any other text."""
     lines = iter(text.split("\n"))
     if not _IS_FIRST.fullmatch(next(lines, "")):
         return
-    item: Given | None = None
+    item: FeedbackEntry | None = None
     for line in lines:
         if fence := _FENCE.fullmatch(line):
             content = _up_to(lines, fence[1])
@@ -99,7 +99,7 @@ def given_in(text: str) -> Iterator[Given]:
             if item is not None:
                 yield item
             kind, number, author, place, verdict = match.groups()
-            item = Given(kind, int(number), author, place or "", verdict or "")
+            item = FeedbackEntry(kind, int(number), author, place or "", verdict or "")
     if item is not None:
         yield item
 

@@ -41,9 +41,9 @@ query($owner: String!, $name: String!, $number: Int!) { repository(owner: $owner
 _RESOLVE = "mutation($id: ID!) { resolveReviewThread(input: {threadId: $id}) { clientMutationId } }"
 
 
-class Said(NamedTuple):
+class FeedbackBatch(NamedTuple):
     """What is said about a change. `unread` names what the token may not read; `later` is how many reviews are left for
-    another reading."""
+    another call."""
 
     items: list[Feedback]
     unread: list[str]
@@ -53,20 +53,20 @@ class Said(NamedTuple):
 class ReviewClient(ForgeClient):
     """The API of one repository, for what is said about its changes too."""
 
-    def feedback(self, number: int, commit: str, is_known: Callable[[Feedback], bool]) -> Said:
+    def feedback(self, number: int, commit: str, is_known: Callable[[Feedback], bool]) -> FeedbackBatch:
         """Read what is said about a change whose head is a commit: comments, reviews, and failed checks of the commit
         with the ends of their logs. What is known is left out, and not looked into."""
-        said = Said([], [])
+        unread: list[str] = []
 
         def new(items: Sequence[Feedback | None]) -> list[Feedback]:
             return [item for item in items if item is not None and item.id and not is_known(item)]
 
         items = new(self.conversation(number))
-        reviews, later = self._readable("reviews", said.unread, lambda: self._reviews(number, new)) or ([], 0)
+        reviews, later = self._readable("reviews", unread, lambda: self._reviews(number, new)) or ([], 0)
         items += reviews
-        items = self._with_standing(items, said.unread)
-        items += self._checks(number, commit, new, said.unread)
-        return said._replace(items=items, later=later)
+        items = self._with_standing(items, unread)
+        items += self._checks(number, commit, new, unread)
+        return FeedbackBatch(items, unread, later)
 
     def conversation(self, number: int) -> list[Feedback]:
         """Read the comments of a change, of GitHub and GitLab also those on lines."""

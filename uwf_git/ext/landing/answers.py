@@ -14,7 +14,7 @@ from uwf_git.plugin import (
     USER,
     ForgeDeclined,
     ForgeUnavailable,
-    given_in,
+    feedback_entries,
     markdown,
     start_of,
     step_code,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from uwf_git.plugin import (
         Feedback,
-        GivenFeedback,
+        FeedbackEntry,
         History,
         Instance,
         ReviewClient,
@@ -40,7 +40,7 @@ _TRIES = 3  # of a call that may have been carried out though it failed; it is l
 class Answer(NamedTuple):
     """What a comment is answered with: the step, and its number."""
 
-    item: GivenFeedback
+    item: FeedbackEntry
     number: int
     step: StepContext
 
@@ -153,7 +153,9 @@ def _answers(instance: Instance, history: History) -> Iterator[Answer]:
     else by the last one."""
     for index, step in enumerate(history.steps):
         items = (
-            [item for item in given_in(text_of_user(step)) if item.wants_answer] if step.role == USER else []
+            [item for item in feedback_entries(text_of_user(step)) if item.wants_answer]
+            if step.role == USER
+            else []
         )
         if not items:
             continue

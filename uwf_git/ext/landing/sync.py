@@ -23,8 +23,8 @@ from uwf_git.plugin import (
     Invalid,
     NotFound,
     client_for,
+    feedback_entries,
     feedback_text,
-    given_in,
     one_line,
     place_of_feedback,
     start_of,
@@ -130,7 +130,7 @@ def _give(
     instance: Instance, head: Head, kin: list[Head], client: ReviewClient, change: ForgeChange
 ) -> Synced:
     own = client.names()
-    known = {(item.kind, item.id) for text in texts_of_user(instance, kin) for item in given_in(text)}
+    known = {(item.kind, item.id) for text in texts_of_user(instance, kin) for item in feedback_entries(text)}
 
     def leaves_out(item: Feedback) -> bool:
         is_ours = item.kind != "check" and (item.author in own or MARK.search(item.body) is not None)
