@@ -16,7 +16,6 @@ from uwf_git.store.instance import Instance
 
 MOST_COMMENTS = 500
 """Comments that are read, oldest first."""
-_MOVED = (301, 302, 307, 308)
 
 
 class IssueText(NamedTuple):
@@ -42,7 +41,7 @@ def read_issue(instance: Instance, name: str, folder: Path) -> IssueText:
         except ForgeDeclined as error:
             if error.status in (404, 410):
                 raise NotFound(f"issue {address} is not there: {error.message}", error.hint) from None
-            if error.status in _MOVED:
+            if error.is_redirect:
                 raise _moved(str(address)) from None
             raise
     if issue.was_moved:

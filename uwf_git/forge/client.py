@@ -88,6 +88,11 @@ class ForgeDeclined(Declined):
 
     status = 0
 
+    @property
+    def is_redirect(self) -> bool:
+        """Whether it named another address, as for a repository or an issue that was moved."""
+        return 300 <= self.status < 400
+
 
 class ForgeClient:
     """The API of one repository. `bearer`: the token is one of OAuth, which GitLab takes in a header of its own.

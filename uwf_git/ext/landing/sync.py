@@ -34,7 +34,6 @@ from uwf_git.plugin import (
 if TYPE_CHECKING:
     from uwf_git.plugin import ForgeChange, Head, Instance, ReviewClient, ThreadId
 
-_MOVED = (301, 302, 307, 308)
 _BRANCHES = 3  # whose requests are looked for if none is recorded
 
 
@@ -233,7 +232,7 @@ def _explained(client: ReviewClient, thread: ThreadId) -> Iterator[None]:
                 f"the request of thread {thread} at {client.repository} is gone: {error.message}",
                 f"another one: uwf land {thread} --branch NAME",
             ) from None
-        if error.status in _MOVED:
+        if error.is_redirect:
             raise Invalid(
                 f"repository {client.repository} has moved", "git remote set-url origin with its new address"
             ) from None
