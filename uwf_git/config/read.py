@@ -132,6 +132,7 @@ class _ConfigReader(Reader):
             key: self._section(row, data[key]) for key, row in more.items() if data.get(key) is not None
         }
         entries = {section: self._entries(section, data.get(section)) for section in FIELDS}
+        forges, forge_apis = self._forges(data.get("forges"))
         return Config(
             {alias: self._provider(alias, entry) for alias, entry in entries["providers"].items()},
             {alias: self._model(alias, entry) for alias, entry in entries["models"].items()},
@@ -140,7 +141,7 @@ class _ConfigReader(Reader):
             self._agent_overrides(data.get("agentOverrides")),
             self.text((), data, "defaultModel") or None,
             self.names(("modelOverrides",), data.get("modelOverrides")),
-            self._forge_kinds(data.get("forges")),
+            forges,
             path,
             self._tools(("tools",), data.get("tools")) or ToolPolicy(),
             self._budgets(data.get("budgets")),
@@ -155,7 +156,7 @@ class _ConfigReader(Reader):
             self._max_agents(data.get("maxAgents")),
             self._workspace(data.get("workspace")),
             self._keeps_sessions(data),
-            self._forge_apis(data.get("forges")),
+            forge_apis,
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:
@@ -398,40 +399,33 @@ class _ConfigReader(Reader):
         section = self.mapping(("agentOverrides",), value, "agentOverrides")
         return {name: self.names(("agentOverrides", name), roles) for name, roles in section.items()}
 
-    def _forge_kinds(self, value: Any) -> dict[str, str]:
-        """Return the kind of each host: its entry, or the `kind` of an entry with more fields."""
+    def _forges(self, value: Any) -> tuple[dict[str, str], dict[str, str]]:
+        """Return kinds by host, each its entry or the `kind` of a mapping, and addresses of APIs by host."""
         entries = self.mapping(("forges",), value, "forges")
         kinds: dict[str, str] = {}
+        apis: dict[str, str] = {}
         for host, entry in entries.items():
-            section, key = entries, host
-            path: ValuePath = ("forges",)
+            path: ValuePath = ("forges", host)
             if isinstance(entry, dict):
-                path, key = ("forges", host), "kind"
-                section = self.mapping(path, entry, host, FORGE_FIELDS)
-            kind = self.text(path, section, key)
+                fields = self.mapping(path, entry, host, FORGE_FIELDS)
+                kind, api = self.text(path, fields, "kind"), self.text(path, fields, "api")
+                kind_path: ValuePath = (*path, "kind")
+            else:
+                kind, api, kind_path = self.text(("forges",), entries, host), "", path
             if kind in FORGES:
                 kinds[host.lower()] = kind
             elif kind:
                 self.refuse(
-                    (*path, key),
+                    kind_path,
                     f'forge "{one_line(kind, 40)}" of {one_line(host, 60)} is not known',
                     nearest(kind, FORGES) or "one of: " + ", ".join(FORGES),
                 )
-        return kinds
-
-    def _forge_apis(self, value: Any) -> dict[str, str]:
-        apis: dict[str, str] = {}
-        for host, entry in value.items() if isinstance(value, dict) else ():
-            api = self.text(("forges", host), entry, "api") if isinstance(entry, dict) else ""
             if api and not re.fullmatch(r"https?://[^\s@?#]+", api):
-                self.refuse(
-                    ("forges", host, "api"),
-                    "api must be an address",
-                    "such as https://git.example.org/api/v1",
-                )
+                hint = "such as https://git.example.org/api/v1"
+                self.refuse((*path, "api"), "api must be an address", hint)
             elif api:
                 apis[host.lower()] = api.rstrip("/")
-        return apis
+        return kinds, apis
 
     def _unknown(self, path: ValuePath, what: str, name: str, known: Any, otherwise: str = "") -> None:
         hint = nearest(name, known) or otherwise
