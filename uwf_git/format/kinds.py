@@ -254,13 +254,8 @@ class StartIssue(NamedTuple):
 
     def value(self) -> dict[str, Any]:
         """Return the ISSUE_FIELDS, which templates and conditions have of it."""
-        return {
-            "url": self.url,
-            "number": self.number,
-            "title": self.title,
-            "author": self.author,
-            "labels": [*self.labels],
-        }
+        payload = to_payload(self)
+        return {name: payload[name] for name in ISSUE_FIELDS}
 
 
 ISSUE_FIELDS = "url", "number", "title", "author", "labels"
