@@ -9,8 +9,7 @@ from uwf_git.base.text import one_line
 from uwf_git.config.forges import Location, locate
 from uwf_git.config.settings import Config
 
-GITHUB, GITLAB, FORGEJO, GITEA = "github", "gitlab", "forgejo", "gitea"
-KINDS = (GITHUB, GITLAB, FORGEJO, GITEA)
+GITHUB, GITLAB, FORGEJO, GITEA = KINDS = "github", "gitlab", "forgejo", "gitea"
 """Kinds of forges whose REST API is known."""
 
 _VERSIONS = {GITHUB: "api/v3", GITLAB: "api/v4", FORGEJO: "api/v1", GITEA: "api/v1"}
@@ -21,12 +20,6 @@ _PAGE = re.compile(
 )
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,17})")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
-_ISSUES = {
-    GITHUB: ("issues",),
-    GITLAB: ("issues", "work_items"),
-    FORGEJO: ("issues",),
-    GITEA: ("issues",),
-}
 
 
 class Forge(NamedTuple):
@@ -91,7 +84,7 @@ def parse_issue(text: str, config: Config, remote: str | None = None) -> IssueAd
             "give the URL of its page, or its number in the project's repository",
         )
     repository = _repository(location, config)
-    if match["what"] not in _ISSUES[repository.forge.kind]:
+    if match["what"] not in (("issues", "work_items") if repository.forge.kind == GITLAB else ("issues",)):
         raise Invalid(f"{shown} is a page of a change, not of an issue", "give the URL of an issue's page")
     return IssueAddress(repository, int(match["number"]))
 

@@ -13,10 +13,11 @@ State = Literal["open", "merged", "closed"]
 
 # A title with such a beginning is a draft's, where a change has no field for it.
 _DRAFT = {GITLAB: "Draft: ", FORGEJO: "WIP: ", GITEA: "WIP: "}
+_WIP = re.compile(r"\s*(?:wip:|\[wip\]:?)\s*", re.IGNORECASE)
 _IS_DRAFT = {
     GITLAB: re.compile(r"\s*(?:draft:|\[draft\]|\(draft\))\s*", re.IGNORECASE),
-    FORGEJO: re.compile(r"\s*(?:wip:|\[wip\]:?)\s*", re.IGNORECASE),
-    GITEA: re.compile(r"\s*(?:wip:|\[wip\]:?)\s*", re.IGNORECASE),
+    FORGEJO: _WIP,
+    GITEA: _WIP,
 }
 _BOT = re.compile(
     r".*\[bot\]|(?:github|gitea|forgejo)-actions|(?:project|group)_[0-9]+_bot(?:_[0-9a-f]+)?",
