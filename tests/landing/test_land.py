@@ -133,6 +133,7 @@ def test_a_target_that_moves_while_its_checks_run_is_taken_as_it_is_then(uwf: Uw
     landed = uwf("land", thread).json
     assert shared.at_remote("log", "-3", "--format=%s", "main").splitlines()[:2] == ["Add *two*", "late"]
     assert landed["base"] == shared.at_remote("rev-parse", "main~1")
+    assert git("-C", shared.project, "for-each-ref", "refs/uwf/local/landing") == ""
 
 
 def test_commits_are_kept_as_they_are_if_asked_for(uwf: Uwf, shared: Shop) -> None:

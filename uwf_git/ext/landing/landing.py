@@ -158,7 +158,16 @@ class Landing:
         WorkspaceFailed for a conflict and AgentFailed for a check, after the thread was told; HeadMoved for a branch
         that moves too often, RemoteFailed, Declined, Undecided."""
         with self._instance.locks.turn(f"landing-{self._thread}", waits=self._waits):
-            return self._land()
+            try:
+                return self._land()
+            finally:
+                if commit := self._to.project.ref(self._fetched):
+                    self._to.project.drop({self._fetched: commit})
+
+    @property
+    def _fetched(self) -> str:
+        """The ref of what is fetched while the work lands."""
+        return f"refs/uwf/local/landing/{self._thread}"
 
     def _waits(self, _holders: object) -> None:
         self._tell(f"another process lands thread {self._thread}: waits for it")
@@ -284,7 +293,7 @@ class Landing:
             raise Invalid(f"remote {self._to.remote} has no {what}", "give one that it has: --onto")
         base = commits[onto]
         if not project.commit(base):
-            base = project.fetch_branch(self._to.remote, onto, f"refs/uwf/local/landing/{self._thread}")
+            base = project.fetch_branch(self._to.remote, onto, self._fetched)
         return onto, base
 
     def _rebased(self, onto: str, base: str, there: str) -> Rebased:
