@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,17 @@ def begin(
     return subprocess.Popen(words, env=environment, text=True, **{**streams, **options})
 
 
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Returns once a condition holds; `what` says so of it."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"not within a minute: {what}"
+        time.sleep(0.005)
+
+
 def wait_for(path: Path) -> str:
     """What a file holds, once there is something in it."""
-    deadline = time.monotonic() + 30
-    while not (path.exists() and path.read_text().strip()):
-        assert time.monotonic() < deadline, f"{path} does not appear"
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() and path.read_text().strip() != "", f"{path} appears")
     return path.read_text()
 
 
@@ -88,10 +93,7 @@ def parent_of(pid: int | str) -> int:
 
 def wait_until_gone(pid: int | str) -> None:
     """Returns once no such process is left."""
-    deadline = time.monotonic() + 30
-    while alive(pid):
-        assert time.monotonic() < deadline, f"{pid} goes on"
-        time.sleep(0.01)
+    wait_until(lambda: not alive(pid), f"process {pid} is gone")
 
 
 def git_that_fails(folder: Path, command: str, said: str, times: int = 1) -> Path:

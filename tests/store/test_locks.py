@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -48,13 +47,6 @@ def hold(tmp_path: Path, thread: ThreadId, *more: str) -> subprocess.Popen[str]:
     assert holder.stdout
     holder.first = holder.stdout.readline().strip()  # type: ignore[attr-defined]
     return holder
-
-
-def until(condition: object) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
 
 
 def test_a_held_thread_is_busy_and_a_free_one_is_not(tmp_path: Path, locks: Locks, thread: ThreadId) -> None:

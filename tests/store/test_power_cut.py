@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pygit2
 import pytest
 from cli_samples import ONE
+from commands import wait_until
 from conftest import EXAMPLES, Uwf
 from crew_packages import folder, own
 from power import FILE_SYSTEMS, Disk, unsynced_installs
@@ -121,8 +121,9 @@ def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: 
     os.sync()
     uwf("--root", root, "thread", "step", thread)
     packs, at_work = root / "store.git/objects/pack", root / "store.git/gc.pid"
-    wait_for(  # an image that changes can't be copied
-        lambda: any(not pack.name.startswith(OURS) for pack in packs.glob("*.pack")) and not at_work.exists()
+    wait_until(  # an image that changes can't be copied
+        lambda: any(not pack.name.startswith(OURS) for pack in packs.glob("*.pack")) and not at_work.exists(),
+        "git has packed the objects",
     )
     survives(uwf, disk)
     uwf("--root", root, "thread", "start", "one", "-p", "y")
@@ -208,13 +209,6 @@ def test_what_a_plain_fetch_brought_and_a_step_went_on_with_is_kept(
     subprocess.run(["git", "--git-dir", str(root / "store.git"), "fetch", "-q", "origin"], check=True)
     uwf("--root", root, "thread", "step", going_on)
     survives(uwf, disk)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("command", ["workflow put", "crew import", "thread step", "gc", "pull", "unbundle"])

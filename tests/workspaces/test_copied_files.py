@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import git
+from commands import git, wait_until
 from conftest import Begin, Uwf
 from faults import obeying_modes
 from power import Disk
@@ -199,13 +199,6 @@ def test_a_worktree_with_a_link_of_an_earlier_setting_keeps_working(site: Site) 
     assert not folder.parent.exists() and site.state() == before
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 class Dead(BaseException):
     """The process ends here, and cleans nothing up."""
 
@@ -252,7 +245,7 @@ def test_a_process_that_is_killed_while_it_copies_leaves_nothing_half(
     copied = site.worktree(thread) / "node_modules"
     words = ("--root", str(site.root), "thread", "step", thread, "--agent", acts("true"))
     child = begin(*words)
-    wait_for(lambda: copied.is_dir() and len(list(copied.iterdir())) > share * 4000)
+    wait_until(lambda: copied.is_dir() and len(list(copied.iterdir())) > share * 4000, "it copies")
     child.send_signal(signal.SIGKILL)
     child.wait()
     site.step(thread)

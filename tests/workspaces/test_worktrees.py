@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from commands import git
+from commands import git, wait_until
 from conftest import Begin, Uwf
 from two_machines import RELAY
 from workflows import start_thread
@@ -55,13 +54,6 @@ def agent(command: str) -> str:
 
 def failing(command: str) -> str:
     return shlex.join(["sh", "-c", f"({command}) >&2; exit 3"])
-
-
-def wait_for_file(path: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} does not appear"
-        time.sleep(0.02)
 
 
 def work(instance: Instance, thread: ThreadId, command: str) -> Path:
@@ -256,7 +248,7 @@ def test_what_an_agent_left_whose_engine_was_killed_is_kept_and_undone(
     thread = begun(instance, project)
     folder = instance.location.root / "workspaces" / thread
     running = begin("thread", "step", thread, "--agent", agent("echo half > half.txt; touch began; sleep 60"))
-    wait_for_file(folder / "began")
+    wait_until((folder / "began").exists, "its command has begun")
     running.kill()
     running.wait()
     instance.locks.end(thread)  # the agent has outlived it
