@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
@@ -59,8 +58,8 @@ def moved_branch(
 def checkout_of(instance: Instance, thread: ThreadId, project: Project) -> Checkout | None:
     """Return the checkout of the project in which a thread was started, None if it is gone."""
     note = Notes(instance.store.repository.private).read(thread)
-    if note is not None and note.checkout and Path(note.checkout).is_dir():
-        checkout = checkout_around(Path(note.checkout))
+    if note is not None and note.top is not None and note.top.is_dir():
+        checkout = checkout_around(note.top)
         if checkout is not None and checkout.common == project.common:
             return checkout
     return None

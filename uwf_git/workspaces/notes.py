@@ -30,6 +30,11 @@ class Note(NamedTuple):
     url: str = ""
     unshared: str = ""
 
+    @property
+    def top(self) -> Path | None:
+        """The folder of the user's checkout, None for a bare repository."""
+        return Path(self.checkout) if self.checkout else None
+
 
 class Notes:
     """The notes of one store."""

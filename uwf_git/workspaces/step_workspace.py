@@ -84,8 +84,7 @@ class StepWorkspace:
     @property
     def settings(self) -> WorkspaceSettings:
         """The settings of the project."""
-        checkout = Path(self.note.checkout) if self.note.checkout else None
-        return self._instance.config.workspace.of(checkout)
+        return self._instance.config.workspace.of(self.note.top)
 
     @property
     def is_worktree(self) -> bool:
@@ -274,9 +273,8 @@ class StepWorkspace:
             tip = self._tip(tip, expected)
         tree = self._tree
         tree.add(tip or expected)
-        checkout = Path(self.note.checkout) if self.note.checkout else None
         try:
-            set_up(tree.folder, checkout, settings, self._thread, instance.warn)
+            set_up(tree.folder, self.note.top, settings, self._thread, instance.warn)
             tree.finish()
             if not settings.setup:
                 return expected if tip in ("", expected) else ""

@@ -969,7 +969,7 @@ def _signature(path: Path) -> tuple[int, int, int, int]:
 def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
     """Return the worktree of a note; a sub-workflow's is its parent's."""
     owner = ThreadId(note.owner or thread)
-    settings = instance.config.workspace.of(Path(note.checkout) if note.checkout else None)
+    settings = instance.config.workspace.of(note.top)
     folder = instance.location.root / "workspaces" / owner
     store = instance.location.git_dir
     return Worktree(Project(Path(note.project)), folder, owner, settings, store, instance.warn)
@@ -977,8 +977,7 @@ def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
 
 def remote_of(instance: Instance, note: Note) -> str:
     """Return the project's remote for a thread's code, "" for none."""
-    checkout = Path(note.checkout) if note.checkout else None
-    return note.remote or configured_remote(instance, Project(Path(note.project)), checkout)
+    return note.remote or configured_remote(instance, Project(Path(note.project)), note.top)
 
 
 def configured_remote(instance: Instance, project: Project, checkout: Path | None) -> str:

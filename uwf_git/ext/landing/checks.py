@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.landing.effect_records import Check, Effects, now
@@ -62,14 +61,14 @@ def check(
         return []
     require_recordable(instance, instance.threads.head(thread))
     tree = workspace.project.tree(commit)
-    checkout = Path(workspace.note.checkout) if workspace.note.checkout else None
     place = instance.location.root / "landing" / thread
     results: list[LandingCheck] = []
-    with checked_out(workspace.project, commit, place, workspace.settings, checkout, thread) as folder:
+    note = workspace.note
+    with checked_out(workspace.project, commit, place, workspace.settings, note.top, thread) as folder:
         for command in commands:
             tell(f"checks {shlex.join(command)}")
             variables = {**instance.secrets, "UWF_THREAD": thread}
-            done = try_command(command, folder / workspace.note.inside, variables, seconds)
+            done = try_command(command, folder / note.inside, variables, seconds)
             log = _kept(instance, done.log)
             shown = tuple(instance.redactor.text(word)[0] for word in command)
             results.append(_recorded(instance, thread, commit, tree, shown, done.status, log))
