@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -162,12 +163,7 @@ class Merging:
         commit at which all began, `fork` the StepNode of their fork. The result has it as first parent and the merged
         commits as others; over 499 of them, as many of such commits on each other. Raises WorkspaceFailed for commits
         that are not here, and Unmergeable for one that git cannot merge here."""
-        commits = self._commits([base, *branches.values()])
-        for commit in (base, *branches.values()):
-            if commit not in commits:
-                raise WorkspaceFailed(
-                    f"project {self._project.common}: commit {commit} is not here", "fetch it"
-                )
+        commits = self._required([base, *branches.values()])
         root, order = commits[base].tree, [position for position, _ in sorted(branches.items())]
         changes = self._changes_of(root, {item: commits[branches[item]].tree for item in order})
         done, tree = _Changes(), root  # the tree is "" until it is needed
@@ -200,12 +196,7 @@ class Merging:
     def rebase(self, onto: str, picks: Sequence[Pick]) -> Rebased:
         """Make picks again on a commit, in their order. Those whose changes are there already make no commit. Raises
         WorkspaceFailed for commits that are not here, or that git cannot merge here."""
-        commits = self._commits([onto, *(item for pick in picks for item in (pick.base, pick.commit))])
-        for item in (onto, *(item for pick in picks for item in (pick.base, pick.commit))):
-            if item not in commits:
-                raise WorkspaceFailed(
-                    f"project {self._project.common}: commit {item} is not here", "fetch it"
-                )
+        commits = self._required([onto, *(item for pick in picks for item in (pick.base, pick.commit))])
         commit, tree, made = onto, commits[onto].tree, 0
         for pick in picks:
             sides = ("target", tree), (pick.commit[:12], commits[pick.commit].tree)
@@ -330,6 +321,16 @@ class Merging:
             )
             room -= len(title)
         return "\n".join(parts)
+
+    def _required(self, ids: Sequence[str]) -> dict[str, _Commit]:
+        """Return these commits. Raises WorkspaceFailed for one that is not here."""
+        commits = self._commits(ids)
+        if missing := [item for item in ids if item not in commits]:
+            raise WorkspaceFailed(
+                f"project {self._project.common}: commit {missing[0]} is not here",
+                f"git -C {shlex.quote(str(self._project.common))} fetch REMOTE {missing[0]}",
+            )
+        return commits
 
     def _commits(self, ids: Iterable[str]) -> dict[str, _Commit]:
         """Return the commits of these that are here."""

@@ -34,10 +34,6 @@ class Trial(NamedTuple):
     status: int | None
     log: bytes
 
-    @property
-    def passed(self) -> bool:
-        return self.status == 0
-
 
 @contextmanager
 def checked_out(
