@@ -322,11 +322,11 @@ def remove(instance: Instance, item: Leftovers) -> None:
         _drop(instance, notes, tree, item)
         if item.discards:
             shutil.rmtree(ignored_of(instance, item.thread), ignore_errors=True)
-        left = tree.project.kept(item.thread)
-        if not any(name.startswith(f"{KEPT}{item.thread}/own-") for name in left):
+        refs = tree.project.kept(item.thread)
+        if not any(name.startswith(f"{KEPT}{item.thread}/own-") for name in refs):
             tree.forget()
         is_gone = not instance.threads.exists(item.thread) and not is_restorable(instance, item.thread)
-        if is_gone and not (left or tree.exists or item.pushed):
+        if is_gone and not (refs or tree.exists or item.pushed):
             notes.forget(item.thread)
 
 

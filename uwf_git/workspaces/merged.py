@@ -54,7 +54,7 @@ def _has_changes(project: Project, tip: str, commit: str) -> Iterator[bool]:
     if not (fork := project.line("merge-base", tip, commit)):
         return
     yield _adds_nothing(project, tip, commit)
-    yield _has_each(project, tip, commit, fork)
+    yield _has_patches(project, tip, commit, fork)
     yield _has_squashed(project, tip, commit, fork)
 
 
@@ -65,8 +65,8 @@ def _adds_nothing(project: Project, tip: str, commit: str) -> bool:
         return merges.adds_nothing(tip, commit)
 
 
-def _has_each(project: Project, tip: str, commit: str, fork: str) -> bool:
-    """Return whether a branch has a commit with the patch of each, as after a rebase."""
+def _has_patches(project: Project, tip: str, commit: str, fork: str) -> bool:
+    """Return whether a branch has a commit with the patch of each commit, as after a rebase."""
     if project.line("rev-list", "--min-parents=2", "--max-count=1", commit, f"^{fork}"):
         return False  # git cherry leaves merges out
     rows = project.line("cherry", tip, commit, fork).splitlines()
@@ -74,7 +74,7 @@ def _has_each(project: Project, tip: str, commit: str, fork: str) -> bool:
 
 
 def _has_squashed(project: Project, tip: str, commit: str, fork: str) -> bool:
-    """Return whether a commit of a branch has the patch of all of them."""
+    """Return whether a commit of a branch has the patch of all commits, as after a squash."""
     git = project.git(variables=NO_FETCH)
     others = git.run("rev-list", "--first-parent", f"--max-count={_SEARCHED}", tip, f"^{fork}").out
     patch = git.run(*PATCH, fork, commit, "--", at_most=PATCH_BYTES).out

@@ -66,12 +66,12 @@ class Pick(NamedTuple):
 
 
 class Rebased(NamedTuple):
-    """What was made again on another commit: the last `commit` and its tree, the number of commits that were `made`,
-    and the conflict at which it stopped."""
+    """What was made again on another commit: the last `commit` and its tree, the number of new `commits`, and
+    the conflict at which it stopped."""
 
     commit: str
     tree: str
-    made: int
+    commits: int
     conflict: Conflict | None = None
 
 
@@ -197,19 +197,19 @@ class Merging:
         """Make picks again on a commit, in their order. Those whose changes are there already make no commit. Raises
         WorkspaceFailed for commits that are not here, or that git cannot merge here."""
         commits = self._required([onto, *(item for pick in picks for item in (pick.base, pick.commit))])
-        commit, tree, made = onto, commits[onto].tree, 0
+        commit, tree, count = onto, commits[onto].tree, 0
         for pick in picks:
             sides = ("target", tree), (pick.commit[:12], commits[pick.commit].tree)
             result, paths = self._three_way(commits[pick.base].tree, *sides, f"commit {pick.commit[:12]}")
             if paths:
                 conflict = Conflict(pick.commit, _names(paths), self._lines(result, paths))
-                return Rebased(commit, tree, made, conflict)
+                return Rebased(commit, tree, count, conflict)
             if result != tree:
                 idents = pick.author, pick.committer
                 commit = self._write_commit(result, (commit,), idents, pick.message)
-                tree, made = result, made + 1
+                tree, count = result, count + 1
         self._parents = [onto]
-        return Rebased(commit, tree, made)
+        return Rebased(commit, tree, count)
 
     def conflicting(self, ours: str, theirs: str) -> tuple[str, ...]:
         """Return the paths in which a merge of two commits, with their own base, would conflict. Raises

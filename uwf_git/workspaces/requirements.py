@@ -169,8 +169,8 @@ def lacking(project: "Project", checkout: "Checkout") -> Lack | None:
         commands["", requirement.folder] = requirement.command
     if not names:
         return None
-    made = tuple((folder, command) for (folder, _), command in commands.items())
-    return Lack(tuple(names), tuple(copied[:_MOST]), made[:_MOST])
+    rows = tuple((folder, command) for (folder, _), command in commands.items())
+    return Lack(tuple(names), tuple(copied[:_MOST]), rows[:_MOST])
 
 
 def _of(top: Path, row: str) -> Requirement | None:

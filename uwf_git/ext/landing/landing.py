@@ -204,7 +204,7 @@ class Landing:
                     answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
         if self._settings.comment and self._history.start.issue is not None:
             comment_on_issue(self._instance, self._at.head, self._history, pull)
-        facts = (rebased.commit, rebased.tree, rebased.made, onto, base, branch, self._to.remote)
+        facts = (rebased.commit, rebased.tree, rebased.commits, onto, base, branch, self._to.remote)
         return Landed(self._thread, *facts, tuple(checks), text, pull, answered)
 
     def _requested_branch(self) -> tuple[str, str]:
@@ -302,11 +302,11 @@ class Landing:
         picks = self._picks(since)
         with merging(self._to.project, base) as merges:
             rebased = merges.rebase(base, picks)
-            if rebased.conflict is None and rebased.made and not self._is_same(rebased, base, there):
+            if rebased.conflict is None and rebased.commits and not self._is_same(rebased, base, there):
                 merges.keep(rebased)
         if rebased.conflict is not None:
             self._conflicts(onto, base, rebased)
-        if not rebased.made:
+        if not rebased.commits:
             raise InTarget(
                 f"the work of thread {self._thread} is in {onto} already", f"uwf thread show {self._thread}"
             )
@@ -330,7 +330,7 @@ class Landing:
         return (
             bool(there)
             and self._to.project.tree(there) == rebased.tree
-            and self._to.project.line("rev-list", "--count", f"{base}..{there}") == str(rebased.made)
+            and self._to.project.line("rev-list", "--count", f"{base}..{there}") == str(rebased.commits)
             and self._to.project.is_ancestor(base, there)
         )
 
