@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,10 +31,10 @@ ALL = (
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project that ignores what such projects ignore, in whose folder the commands run."""
-    return made(tmp_path / "project", monkeypatch)
+    return new_project(tmp_path / "project", monkeypatch)
 
 
-def made(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def new_project(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git("init", "-q", "-b", "main", path)
     (path / ".gitignore").write_text(ALL)
     git("-C", path, "add", ".")
@@ -145,6 +146,7 @@ def test_what_is_committed_or_not_ignored_is_not_lacking(project: Path) -> None:
     (project / ".gitignore").write_text("vendor\n.env\n")
     commit(project)
     assert lack_of(project) is None
+    shutil.rmtree(project / "node_modules")
     (project / "package-lock.json").write_text("{}")  # what npm would make would be committed
     assert lack_of(project) is None
 
@@ -176,7 +178,7 @@ NAMES = ["plain", "a b", "it's", 'quo"te', "do.t", "back\\slash", "new\nline", "
 def test_the_hint_makes_the_next_worktree_have_what_it_names(
     uwf: Uwf, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    project = made(tmp_path / name, monkeypatch)
+    project = new_project(tmp_path / name, monkeypatch)
     write(
         project,
         [
@@ -190,8 +192,8 @@ def test_the_hint_makes_the_next_worktree_have_what_it_names(
     )
     words = ("thread", "start", "relay.yaml", "-p", "x", "--workspace", "worktree", "--format", "text")
     line = uwf(*words).err.splitlines()[-1]
-    told, _, hint = line.partition(" — ")
-    assert told == (
+    warning, _, hint = line.partition(" — ")
+    assert warning == (
         "uwf: new worktrees of this project lack .env, node_modules, we b/.env and we b/it's #1, ok]/.env.x"
     )
     type_in(uwf, hint)
@@ -204,22 +206,22 @@ def test_the_hint_makes_the_next_worktree_have_what_it_names(
 
 
 def test_it_is_said_once_for_what_is_there(uwf: Uwf, project: Path) -> None:
-    def told(*words: str) -> str:
+    def warning(*words: str) -> str:
         return uwf("thread", "start", "relay.yaml", "-p", "x", "--format", "text", *words).err
 
     write(project, [".env"])
-    assert "lack" not in told()  # it works in the folder itself
-    assert "lack .env —" in told("--workspace", "worktree")
-    assert told("--workspace", "worktree") == ""
+    assert "lack" not in warning()  # it works in the folder itself
+    assert "lack .env —" in warning("--workspace", "worktree")
+    assert warning("--workspace", "worktree") == ""
     write(project, ["package.json", "node_modules/"])
-    assert "lack .env and node_modules —" in told("--workspace", "worktree")
-    assert told("--workspace", "worktree") == ""
-    (found,) = [each for each in uwf("doctor", "--quick").json if "lack" in each["message"]]
-    assert found["check"] == "worktrees" and found["hint"].startswith("uwf config set ")
+    assert "lack .env and node_modules —" in warning("--workspace", "worktree")
+    assert warning("--workspace", "worktree") == ""
+    (check,) = [check for check in uwf("doctor", "--quick").json if "lack" in check["message"]]
+    assert check["check"] == "worktrees" and check["hint"].startswith("uwf config set ")
     write(project, ["composer.lock"])
     uwf("config", "set", "workspace.setup", "'true'")
-    assert told("--workspace", "worktree") == ""
-    assert not [each for each in uwf("doctor", "--quick").json if "lack" in each["message"]]
+    assert warning("--workspace", "worktree") == ""
+    assert not [check for check in uwf("doctor", "--quick").json if "lack" in check["message"]]
 
 
 def test_nothing_is_copied_or_run_unasked(uwf: Uwf, root: Path, project: Path) -> None:
@@ -249,11 +251,11 @@ def test_a_shell_takes_the_hint_and_the_command_makes_what_was_lacking(
             check=True,
             capture_output=True,
         )
-        made = "node_modules/dep/package.json"
+        package = "node_modules/dep/package.json"
     else:
         (project / manifest).write_text("")
         write(project, [VENV])
-        made = ".venv/bin/pip"
+        package = ".venv/bin/pip"
     commit(project)
     words = ("thread", "start", "relay.yaml", "-p", "x", "--workspace", "worktree", "--format", "text")
     hint = uwf(*words).err.strip().rpartition(" — ")[2]
@@ -265,6 +267,6 @@ def test_a_shell_takes_the_hint_and_the_command_makes_what_was_lacking(
         "step",
         thread,
         "--agent",
-        f"""uwf-exec sh -c 'test -e {made} && echo "{{\\"text\\": \\"x\\"}}"'""",
+        f"""uwf-exec sh -c 'test -e {package} && echo "{{\\"text\\": \\"x\\"}}"'""",
     )
     assert git("-C", root / "workspaces" / thread, "status", "--short") == ""
