@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.ext.ci.checkout import Checkout, Subject
-from uwf_git.ext.ci.job import Job
+from uwf_git.ext.ci.job import OPTIONAL, REQUIRED, Job
 from uwf_git.ext.ci.result import Check, Problem
 from uwf_git.ext.ci.summary import listed, span
 from uwf_git.ext.ci.temporary_store import call_uwf
 from uwf_git.plugin import NothingToVerify, RequirementUnmet, StoreDamaged, UwfError, counted, one_line
-
-OPTIONAL, REQUIRED = "optional", "required"
-"""Whether a change may be without claims."""
 
 _SHOWN = 12  # letters of a tree or digest
 
@@ -30,21 +27,22 @@ def checked_claims(checkout: Checkout, subject: Subject, job: Job, mode: str) ->
     with tempfile.TemporaryDirectory(prefix="uwf-ci-") as folder:
         root, file = Path(folder) / "root", Path(folder) / "request.md"
         file.write_text(job.text, encoding="utf-8", errors="replace")
-        code, value, error = call_uwf(root, "claims", str(file), "--tree", tree)
+        call = ("claims", str(file), "--tree", tree)
+        code, _, _ = call_uwf(root, *call)
         if code == NothingToVerify.exit_status:
             return _without(name, job, mode)
-        _, _, pulled = call_uwf(root, "clone", str(checkout.git_dir))
-        code, value, error = call_uwf(root, "claims", str(file), "--tree", tree)
+        _, _, pull_error = call_uwf(root, "clone", str(checkout.git_dir))
+        code, value, error = call_uwf(root, *call)
     if code not in (0, StoreDamaged.exit_status) or not isinstance(value, dict):
         problem = _problem("claims-unreadable", error or f"uwf claims ended with {code}")
         return Check("claims", name, UwfError.exit_status, problem.message, (problem,))
     claims = value["claims"]
     refusals = [*value["refused"], *(claim["refused"] for claim in claims if claim["refused"])]
     problems = [_problem(refusal["code"], refusal["message"]) for refusal in refusals]
-    if problems and pulled:
-        problems.append(Problem("note", "claims-pull", one_line(pulled, 1000)))
-    held = 0 if value["refused"] else sum(not claim["refused"] for claim in claims)
-    summary = f"{held} of {counted(len(claims), 'claim')} on tree {tree[:_SHOWN]} hold"
+    if problems and pull_error:
+        problems.append(Problem("note", "claims-pull", one_line(pull_error, 1000)))
+    count = 0 if value["refused"] else sum(not claim["refused"] for claim in claims)
+    summary = f"{count} of {counted(len(claims), 'claim')} on tree {tree[:_SHOWN]} hold"
     page = "\n\n".join(filter(None, (f"{summary}.", _table(value), listed(problems))))
     return Check("claims", name, code, summary, tuple(problems), page, {"claims": claims})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from uwf_git.ext.ci.job import FORGES
+from uwf_git.ext.ci.job import FORGES, OPTIONAL, REQUIRED
 from uwf_git.plugin import (
     VERSION,
     Invalid,
@@ -49,7 +49,7 @@ _LARGEST_COMMENTS = 90_000  # bytes of all of them, for a variable of the enviro
 )
 @click.option(
     "--claims",
-    type=click.Choice(("optional", "required")),
+    type=click.Choice((OPTIONAL, REQUIRED)),
     help="Run on each change, for the claims of its text; they may be missing, or must be there.",
 )
 def print_(invocation: Invocation, forge: str, comment: bool, claims: str | None) -> None:
@@ -73,7 +73,7 @@ def print_(invocation: Invocation, forge: str, comment: bool, claims: str | None
 )
 @click.option(
     "--claims",
-    type=click.Choice(("optional", "required")),
+    type=click.Choice((OPTIONAL, REQUIRED)),
     help="Claims may be missing from a change's text, and that is said; or must be there.",
 )
 def check(invocation: Invocation, out: Path, claims: str | None) -> None:

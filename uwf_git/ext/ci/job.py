@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from uwf_git.plugin import Invalid, Usage, branch_name, one_line
 
 FORGES = ("github", "gitlab", "forgejo", "gitea")
+OPTIONAL, REQUIRED = "optional", "required"
+"""Whether a change may be without claims."""
 
 CHANGE, BRANCH, SWEEP = "change", "branch", "sweep"
 """What a job is about: a pull or merge request, a pushed branch, all published branches."""
