@@ -201,6 +201,12 @@ def test_each_forgery_is_refused_by_name(uwf: Uwf, request_: Request, tmp_path: 
     assert uwf("claims", file, "--tree", tree).json["refused"] == []
 
 
+@pytest.mark.parametrize("tree", ["HEAD", "4b825dc", "4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"])
+def test_a_tree_is_named_by_its_whole_id(uwf: Uwf, hermetic: Path, tree: str) -> None:
+    error = uwf("claims", "--tree", tree, input="", check=2).error
+    assert "is no id of a tree" in error["message"] and "--tree $(git rev-parse HEAD^{tree})" in error["hint"]
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [

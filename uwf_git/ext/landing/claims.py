@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.plugin import (
     HUMAN,
+    OBJECT_ID,
     USER,
     Hash,
     Invalid,
@@ -47,8 +48,7 @@ _LONGEST_WHAT, _LONGEST_BY = 100, 60
 _BEGIN = re.compile(r"^<!-- uwf claims ", re.MULTILINE)
 _END = " -->"
 _SAFE = r'[^A-Za-z0-9 ,.:"{}\[\]\\]'
-_GIT_ID = r"[0-9a-f]{40}|[0-9a-f]{64}"
-_FORMS = {"record": _GIT_ID, "tree": _GIT_ID, "node": "[0-9A-HJKMNP-TV-Z]{13}", "log": "[0-9a-f]{64}"}
+_FORMS = {"record": OBJECT_ID, "tree": OBJECT_ID, "node": "[0-9A-HJKMNP-TV-Z]{13}", "log": "[0-9a-f]{64}"}
 
 
 class Claim(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -9,6 +10,7 @@ import click
 from click.exceptions import Exit
 
 from uwf_git.plugin import (
+    OBJECT_ID,
     Git,
     Invocation,
     NotFound,
@@ -16,6 +18,7 @@ from uwf_git.plugin import (
     StoreDamaged,
     Usage,
     command,
+    one_line,
     open_checkout,
     terminal,
 )
@@ -40,6 +43,10 @@ def claims(invocation: Invocation, file: BinaryIO, tree: str | None) -> None:
     """
     from uwf_git.ext.landing.claims import LARGEST_TEXT, Judged, Refusal, judge, read_claims
 
+    if tree is not None and not re.match(OBJECT_ID, tree):
+        raise Usage(
+            f"{one_line(tree, 60)} is no id of a tree", "give it whole: --tree $(git rev-parse HEAD^{tree})"
+        )
     data = file.read(LARGEST_TEXT + 1)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     reading = (
@@ -48,7 +55,7 @@ def claims(invocation: Invocation, file: BinaryIO, tree: str | None) -> None:
         else read_claims(text)
     )
     if reading is None:
-        raise NothingToVerify("the request has no claims", "uwf land writes them")
+        raise NothingToVerify("the request has no claims", "land its thread, which writes them: uwf land ID")
     judged = (
         Judged(None, (reading,))
         if isinstance(reading, Refusal)
