@@ -254,9 +254,7 @@ class Landing:
 
     def _is_of_thread(self, branch: str) -> bool:
         """Return whether the last commit of a branch says that it is of this thread."""
-        commit = self._to.project.fetch_branch(
-            self._to.remote, branch, f"refs/uwf/local/landing/{self._thread}"
-        )
+        commit = self._to.project.fetch_branch(self._to.remote, branch, self._fetched)
         return f"\nUwf-Thread: {self._thread}\n" in self._said_by(commit)[1]
 
     def _pushed(self) -> dict[str, set[str]]:
