@@ -71,10 +71,10 @@ class ForgeReviews:
     def line(self, number: int, author: str, body: str, path: str, line: int = 1, root: int = 0) -> int:
         """Comment on a line, or in the conversation whose first comment is `root`."""
         review = self.review(number, author, "commented")
-        made = self._server.next_id()
-        row = Line(made, author, body, path, line, root or made, review)
+        comment = self._server.next_id()
+        row = Line(comment, author, body, path, line, root or comment, review)
         self.lines.setdefault(number, []).append(row)
-        return made
+        return comment
 
     def check(self, number: int, name: str, log: str, has_failed: bool = True) -> int:
         checks = self.checks.setdefault(number, [])
@@ -103,10 +103,10 @@ class ForgeReviews:
             if match := re.fullmatch(handler[0], path):
                 if name in self.hides:
                     return 403, self._shape(f"{self._kind}-forbidden"), {}
-                found = handler[1](asked, *match.groups())
-                if isinstance(found, list):
-                    return self._server.page_of(found, path, query)
-                return found
+                rows = handler[1](asked, *match.groups())
+                if isinstance(rows, list):
+                    return self._server.page_of(rows, path, query)
+                return rows
         return None
 
     @property
@@ -181,8 +181,8 @@ class ForgeReviews:
         if not roots:
             return 404, self._shape("github-missing"), {}
         me = self._server.me or "github-actions[bot]"
-        made = self.line(int(number), me, asked.body["body"], roots[0].path, roots[0].line, roots[0].root)
-        return 201, self._line(next(row for row in self.lines[int(number)] if row.id == made)), {}
+        comment = self.line(int(number), me, asked.body["body"], roots[0].path, roots[0].line, roots[0].root)
+        return 201, self._line(next(row for row in self.lines[int(number)] if row.id == comment)), {}
 
     def _discussions(self, _asked: Asked, number: str) -> list[Any]:
         shape = self._shape("gitlab-discussion")
@@ -220,11 +220,11 @@ class ForgeReviews:
         me, text = self._server.me or "bot", asked.body["body"]
         roots = [row for row in self.lines.get(int(number), []) if row.id == int(root)]
         if roots:
-            made = self.line(int(number), me, text, roots[0].path, roots[0].line, roots[0].id)
+            comment = self.line(int(number), me, text, roots[0].path, roots[0].line, roots[0].id)
         else:
             self._server.has(int(number), (me, text))
-            made = self._server.comments[int(number)][-1][0]
-        return 201, {**self._shape("gitlab-note"), "id": made, "body": text}, {}
+            comment = self._server.comments[int(number)][-1][0]
+        return 201, {**self._shape("gitlab-note"), "id": comment, "body": text}, {}
 
     def _resolve(self, asked: Asked, _number: str, root: str) -> Answer:
         assert asked.method == "PUT" and asked.body == {"resolved": True}

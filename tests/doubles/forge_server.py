@@ -163,7 +163,7 @@ class ForgeServer:
         return [text for _, _, text in self.comments.get(number, [])]
 
     def writes(self) -> list[str]:
-        return [each.method for each in self.asked if each.method != "GET"]
+        return [call.method for call in self.asked if call.method != "GET"]
 
     def merge(self, number: int, how: str = "merge", by: str = "ann") -> str:
         """Merge a change as a person does on its page, `how` is merge or squash; return the commit."""
@@ -209,8 +209,8 @@ class ForgeServer:
             if self.me is None:
                 return 403, answer(f"{self.gitlike}-forbidden"), {}
             return 200, {"login": self.me, "username": self.me, "id": 1}, {}
-        if (said := self.reviews.answer(asked, path, query)) is not None:
-            return said
+        if (reply := self.reviews.answer(asked, path, query)) is not None:
+            return reply
         many, one = (_NOTES, _NOTE) if self.is_gitlab else (_COMMENTS, _COMMENT)
         if match := one.fullmatch(path):
             return self._one_comment(asked, int(match[1]))
@@ -313,8 +313,8 @@ class ForgeServer:
         return 200, self._change(number), {}
 
     def _graphql(self, body: Mapping[str, Any]) -> Answer:
-        if (said := self.reviews.graphql(body)) is not None:
-            return said
+        if (reply := self.reviews.graphql(body)) is not None:
+            return reply
         number = int(body["variables"]["id"].removeprefix("PR_"))
         assert "pullRequestId: $id" in body["query"]
         self.changes[number]["draft"] = "convertPullRequestToDraft" in body["query"]

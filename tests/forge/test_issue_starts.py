@@ -193,8 +193,8 @@ def test_a_transferred_issue_starts_nothing(uwf: Uwf) -> None:
             forge = Forge(server, uwf)
             server.has_issue(42)["moved"] = True
             refused = forge.start(check=1)
-    assert "was moved" in refused.error["message"] and refused.error["hint"]
-    assert uwf("thread", "list").json == []
+            assert "was moved" in refused.error["message"] and refused.error["hint"]
+            assert uwf("thread", "list").json == []
 
 
 def test_a_closed_issue_is_told(gitea: Forge) -> None:
@@ -453,5 +453,5 @@ def test_a_field_of_that_name_stays_a_field(gitea: Forge, uwf: Uwf) -> None:
 
 def test_a_misspelt_field_of_it_is_a_finding(uwf: Uwf) -> None:
     text = SEES.replace("issue.author", "issue.reporter")
-    found = uwf("workflow", "validate", write("sees.yaml", text), check=1).json["findings"]
-    assert [finding["code"] for finding in found] == ["unknown-variable"]
+    findings = uwf("workflow", "validate", write("sees.yaml", text), check=1).json["findings"]
+    assert [finding["code"] for finding in findings] == ["unknown-variable"]

@@ -19,6 +19,7 @@ from uwf_git.forge.login import VARIABLES, Login, find_login
 
 SECRET = "glpat0123456789abcdefXYZ"
 TOKENS = {row.name: f"{row.name.lower()}-0123456789abcdef" for row in VARIABLES}
+GH = "auth token --hostname ghe.example.org"
 OWN = "forges: {code.example.org: gitlab, git.example.org: gitea, ghe.example.org: github}\n"
 
 
@@ -126,9 +127,6 @@ def test_gh_is_asked_for_the_host_and_sees_no_token_of_another(
         login("github", "other.example.org", config)
 
 
-GH = "auth token --hostname ghe.example.org"
-
-
 @pytest.mark.needs("gh")
 def test_the_real_gh_has_the_token_of_its_host_alone(
     configured: Callable[[str], Config], tmp_path: Path
@@ -210,8 +208,8 @@ def test_a_token_is_not_shown_and_the_redactor_knows_it(
     redactor = Redactor({})
     assert redactor.text(f"token {SECRET}")[1] == 0
     forge = Forge("github", "github.com", "https://api.github.com")
-    found = find_login(forge, configured(""), os.environ, redactor)
-    assert SECRET not in f"{found!r} {found}"
+    credentials = find_login(forge, configured(""), os.environ, redactor)
+    assert SECRET not in f"{credentials!r} {credentials}"
     assert redactor.text(f"token {SECRET}!") == ("token [redacted:gh]!", 1)
     split = f"{SECRET[:9]}\n  {SECRET[9:]}"
     assert redactor.text(f"token {split}!")[1] == 1, "also with a line's end in it"
