@@ -39,7 +39,6 @@ OWNED = "ann/work"
 
 _PREFIX = re.compile(r"/api/v[0-9]+(?=/)")
 _ROOT = r"(?:/repos/ann/work|/projects/(?:42|ann/work))"
-_REPOSITORY = re.compile(_ROOT)
 _ISSUE = re.compile(rf"{_ROOT}/issues/(\d+)")
 _CHANGES = re.compile(rf"{_ROOT}/(?:pulls|merge_requests)")
 _CHANGE = re.compile(rf"{_ROOT}/(?:pulls|merge_requests)/(\d+)")
@@ -231,9 +230,6 @@ class ForgeServer:
             if asked.method == "POST":
                 return self._opened(asked.body)
             return self.page_of([self._change(number) for number in self.changes], path, query)
-        if _REPOSITORY.fullmatch(path):
-            shown = {**answer(f"{self.gitlike}-repository"), "default_branch": self.default_branch}
-            return 200, shown, {}
         return self._missing()
 
     def _missing(self) -> Answer:

@@ -147,13 +147,6 @@ class ForgeClient:
         login = me.get("username" if self._is_gitlab else "login") if isinstance(me, dict) else None
         return (login,) if isinstance(login, str) and login else _BOTS[self._kind]
 
-    def default_branch(self) -> str:
-        """Return the name of the repository's default branch."""
-        branch = self._object("GET", self._base).get("default_branch")
-        if not isinstance(branch, str) or not branch:
-            raise RemoteFailed(f"{self.repository} has no default branch", "push a first commit to it")
-        return branch
-
     def issue(self, number: int) -> Issue:
         """Return an issue. Its comments are read by `comments`."""
         row = self._object("GET", f"{self._base}/issues/{number}")
