@@ -151,6 +151,17 @@ def test_what_is_committed_or_not_ignored_is_not_lacking(project: Path) -> None:
     assert lack_of(project) is None
 
 
+def test_a_virtual_environment_without_a_manifest_is_left_to_a_setup_of_the_user(
+    uwf: Uwf, root: Path, project: Path
+) -> None:
+    write(project, [VENV])
+    lack = lack_of(project)
+    assert lack is not None and lack.message == "lack .venv"
+    assert (lack.copy, lack.commands) == ((), ())
+    type_in(uwf, lack.advice(project).replace("COMMAND", "make"))
+    assert load_config(root).workspace.of(project).setup == ("make",)
+
+
 def test_commands_of_several_folders_are_one_setup(uwf: Uwf, root: Path, project: Path) -> None:
     write(project, ["package-lock.json", "a b/uv.lock", "a b/.venv/pyvenv.cfg"])
     lack = lack_of(project)

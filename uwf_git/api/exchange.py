@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -261,17 +260,14 @@ def push_code_of(instance: Instance, refs: Refs) -> list[Code]:
     of code that stays here. Raises RemoteFailed."""
     if not _have_worked_in_folders(instance):
         return []
-    from uwf_git.config.edit import dotted
+    from uwf_git.config.edit import project_setting
     from uwf_git.workspaces.sharing import push_code, unshared
 
     threads = _threads_of(refs)
     pushed = push_code(instance, threads)
     for (checkout, remote), stays in unshared(instance, threads).items():
-        key = shlex.quote(dotted(("workspace", "projects", str(checkout), "remote")))
-        instance.warn(
-            f"the code of {counted(len(stays), 'thread')} stays here; to push it too:"
-            f" uwf config set {key} {shlex.quote(remote)}"
-        )
+        command = project_setting(checkout, "remote", remote)
+        instance.warn(f"the code of {counted(len(stays), 'thread')} stays here; to push it too: {command}")
     return pushed
 
 

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,6 +200,12 @@ def write_secret(root: Path, name: str, value: str) -> Path:
 def dotted(path: ValuePath) -> str:
     """Return a path as a key, with quotes around names that a key can't hold as they are."""
     return ".".join(map(_key_part, map(str, path)))
+
+
+def project_setting(checkout: str, field: str, value: str) -> str:
+    """Return the command, for a shell, that sets a field of `workspace` for one project."""
+    key = dotted(("workspace", "projects", checkout, field))
+    return f"uwf config set {shlex.quote(key)} {shlex.quote(value)}"
 
 
 def _key_part(name: str) -> str:

@@ -108,19 +108,16 @@ class Lack(NamedTuple):
         return "lack " + " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
     def advice(self, checkout: Path) -> str:
-        """Return the command that makes new worktrees have it."""
-        from uwf_git.config.edit import dotted
+        """Return the command that makes new worktrees have it, with COMMAND if the one that makes it isn't known."""
+        from uwf_git.config.edit import project_setting
 
         settings: list[tuple[str, str]] = []
         if self.copy:
             settings.append(("copy", f"[{', '.join(map(_scalar, self.copy))}]"))
         if self.commands:
             settings.append(("setup", _setup(self.commands)))
-        parts = []
-        for field, value in settings:
-            key = dotted(("workspace", "projects", str(checkout), field))
-            parts.append(f"uwf config set {shlex.quote(key)} {shlex.quote(value)}")
-        return " && ".join(parts) or "workspace.setup can make it"
+        settings = settings or [("setup", "COMMAND")]
+        return " && ".join(project_setting(str(checkout), field, value) for field, value in settings)
 
 
 def warn_of_lacking(instance: "Instance", project: "Project", checkout: "Checkout") -> None:
