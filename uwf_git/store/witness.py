@@ -386,9 +386,9 @@ class _Reachable:
         return self._all is not None and oid in self._all
 
     def _is_in_thread(self, ref: str, thread: ThreadId, oid: str) -> bool:
-        tips = [self._refs[name] for name in (ref, layout.ARCHIVE + thread) if name in self._refs]
         from uwf_git.store.removed import kept_refs
 
+        tips = [self._refs[name] for name in (ref, layout.ARCHIVE + thread) if name in self._refs]
         with contextlib.suppress(UwfError):
             tips += map(str, kept_refs(self._repository, thread).values())
         return oid in self._walk(tips) or self._is_folded(ref, oid)
