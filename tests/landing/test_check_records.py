@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +11,10 @@ import pytest
 from commands import git
 from conftest import Uwf
 from landing_shop import Shop
+from workflows import opened
 
 from uwf_git.ext.landing.effect_records import Check, Effects
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.instance import Instance
-from uwf_git.store.location import locate
 
 SECRET = "s3cr3t-of-the-file-Zx81"
 
@@ -110,9 +108,9 @@ def test_a_forged_check_is_a_finding(
 ) -> None:
     thread = ThreadId(shop.accepted())
     uwf("land", thread)
-    instance = Instance(locate(None, os.environ, Path.cwd()))
+    instance = opened()
     effects = Effects(instance.store)
     (check,) = effects.checks(thread).values()
     effects.record(instance.threads.head(thread), changed(check))
-    found = uwf("verify", thread, check=7)
-    assert problem in found.out + found.err
+    verified = uwf("verify", thread, check=7)
+    assert problem in verified.out + verified.err

@@ -93,10 +93,10 @@ def test_the_hint_of_an_unknown_effect_is_a_way_on(uwf: Uwf, thread: str) -> Non
 def test_two_processes_run_it_once(uwf: Uwf, thread: str) -> None:
     words = ("effect", "run", "--thread", thread, "--", "sh", "-c", f"sleep 0.3; {SENDS}")
     processes = [begin(*words) for _ in range(4)]
-    said = [process.communicate(timeout=60) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, said
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, outputs
     assert len(arrived()) == 1
-    assert {out for out, _ in said} == {said[0][0]}
+    assert len({out for out, _ in outputs}) == 1
 
 
 def test_processes_that_send_different_things_do_not_wait_for_one_another(uwf: Uwf, thread: str) -> None:
@@ -129,16 +129,16 @@ def test_an_agents_command_sends_within_its_step_once_though_the_step_is_repeate
     uwf: Uwf, thread: str
 ) -> None:
     """The first attempt fails after it has sent; the second one, of another process, doesn't send again."""
-    effect = (
+    sends = (
         f"{' '.join(UWF)} effect run --format text --check '{IS_THERE}' -- sh -c '{SENDS}' >reference || exit"
     )
     agent = Path("agent.sh")
-    agent.write_text(f"{effect}\ntest -e failed || {{ touch failed; exit 3; }}\necho '{{\"n\": 7}}'\n")
+    agent.write_text(f"{sends}\ntest -e failed || {{ touch failed; exit 3; }}\necho '{{\"n\": 7}}'\n")
     uwf("thread", "step", thread, "--agent", f"uwf-exec sh {agent.absolute()}", "--cwd", ".", check=None)
     uwf("thread", "step", thread, "--agent", f"uwf-exec sh {agent.absolute()}", "--cwd", ".")
     assert len(arrived()) == 1 and Path("failed").exists()
-    (effect_,) = uwf("effect", "list", thread).json
-    assert (effect_["outcome"], effect_["reference"]) == ("done", "https://forge.invalid/1")
+    (effect,) = uwf("effect", "list", thread).json
+    assert (effect["outcome"], effect["reference"]) == ("done", "https://forge.invalid/1")
     assert uwf("thread", "show", thread).json["status"] == "completed"
     assert uwf("verify").json["findings"] == []
 

@@ -11,7 +11,7 @@ from conftest import Uwf
 from outside import Crash, Outside, sending
 from workflows import opened
 
-from uwf_git.base.errors import Declined, Invalid, Undecided, Usage
+from uwf_git.base.errors import Declined, Invalid, RolledBack, Undecided, Usage
 from uwf_git.ext.landing import EFFECTS
 from uwf_git.ext.landing.effect_records import Effects, RecordedEffect, Settlement, recorded_effects
 from uwf_git.ext.landing.effects import LONGEST, once
@@ -39,6 +39,12 @@ def outside(tmp_path: Path) -> Outside:
 
 def recorded(instance: Instance, thread: ThreadId) -> list[RecordedEffect]:
     return Effects(instance.store).of_thread(thread)
+
+
+def is_found_once_it_answers(instance: Instance, thread: ThreadId, outside: Outside) -> None:
+    outside.is_unreachable = False
+    assert once(instance, thread, sending(), outside.send, outside.look_up).outcome == FOUND
+    assert len(outside.arrived) == 1
 
 
 def crashed(instance: Instance, thread: ThreadId, outside: Outside, when: str) -> None:
@@ -87,8 +93,8 @@ def test_a_crash_after_sending_is_found_at_the_other_side(
     instance: Instance, thread: ThreadId, outside: Outside
 ) -> None:
     crashed(instance, thread, outside, "after")
-    found = once(instance, thread, sending(), outside.send, outside.look_up)
-    assert (found.outcome, found.reference[-11:]) == (FOUND, "/comments/1")
+    settlement = once(instance, thread, sending(), outside.send, outside.look_up)
+    assert (settlement.outcome, settlement.reference[-11:]) == (FOUND, "/comments/1")
     assert len(outside.arrived) == 1
 
 
@@ -114,9 +120,7 @@ def test_what_nobody_can_tell_is_recorded_as_unknown_and_not_sent(
         assert undecided.value.hint == "repeat", "only a command has --check"
     assert [len(item.settlements) for item in recorded(instance, thread)] == [1]
     assert recorded(instance, thread)[0].outcome == UNKNOWN and len(outside.arrived) == 1
-    outside.is_unreachable = False
-    assert once(instance, thread, sending(), outside.send, outside.look_up).outcome == FOUND
-    assert len(outside.arrived) == 1
+    is_found_once_it_answers(instance, thread, outside)
 
 
 def test_what_is_unknown_is_sent_once_it_is_known_not_to_be_there(
@@ -165,9 +169,7 @@ def test_what_another_machine_may_have_sent_is_looked_up_first(
     with pytest.raises(Undecided, match="was sent before"):
         once(other, thread, sending(), outside.send, outside.look_up)
     assert not Effects(other.store).of_thread(thread)
-    outside.is_unreachable = False
-    assert once(other, thread, sending(), outside.send, outside.look_up).outcome == FOUND
-    assert len(outside.arrived) == 1
+    is_found_once_it_answers(other, thread, outside)
 
 
 def test_other_content_under_the_key_of_a_crash_is_an_effect_of_its_own(
@@ -195,8 +197,10 @@ def test_a_secret_in_what_is_recorded_before_prevents_it_and_afterwards_is_taken
     with pytest.raises(Invalid, match="holds a secret"):
         once(instance, thread, sending()._replace(target=f"https://{secret}@x"), outside.send)
     assert not outside.arrived
-    told = once(instance, thread, sending(), lambda key: f"said {secret}\n{'x' * 9000}\x1b[31m")
-    assert secret not in told.reference and len(told.reference) <= LONGEST and told.reference.isprintable()
+    reference = once(
+        instance, thread, sending(), lambda key: f"said {secret}\n{'x' * 9000}\x1b[31m"
+    ).reference
+    assert secret not in reference and len(reference) <= LONGEST and reference.isprintable()
 
 
 def test_threads_with_the_same_task_have_other_keys(
@@ -213,8 +217,6 @@ def test_threads_with_the_same_task_have_other_keys(
 def test_a_lost_record_is_told_and_not_sent_again(
     instance: Instance, thread: ThreadId, outside: Outside
 ) -> None:
-    from uwf_git.base.errors import RolledBack
-
     once(instance, thread, sending(), outside.send)
     git("--git-dir", instance.location.git_dir, "update-ref", "-d", EFFECTS.prefix + thread)
     with pytest.raises(RolledBack):

@@ -12,6 +12,7 @@ from cli_samples import ONE
 from commands import git
 from conftest import Uwf
 from outside import Outside, sending
+from workflows import opened
 
 from uwf_git.ext.landing import EFFECTS
 from uwf_git.ext.landing.effect_records import Effect, Effects, Settlement, key_of, page_and_message
@@ -34,7 +35,7 @@ class Forger:
     def __init__(self, uwf: Uwf, thread: str) -> None:
         self.uwf = uwf
         self.thread = ThreadId(thread)
-        self.instance = Instance(locate(None, os.environ, Path.cwd()))
+        self.instance = opened()
         self.ref = EFFECTS.prefix + thread
 
     @property
