@@ -340,7 +340,9 @@ class ForgeClient:
     ) -> tuple[Any, Mapping[str, str]]:
         text, headers = self._received(method, path, body, pause)
         if len(text) > _LARGEST_ANSWER:
-            raise RemoteFailed(f"{self._api.host} answered with over {_LARGEST_ANSWER >> 20} MiB", "")
+            raise RemoteFailed(
+                f"{self._api.host} answered with over {_LARGEST_ANSWER >> 20} MiB", self._hints.again
+            )
         try:
             return json.loads(text) if text.strip() else None, headers
         except (ValueError, RecursionError):

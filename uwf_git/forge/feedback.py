@@ -1,5 +1,5 @@
-"""What people and checks say about a change, as values, from the answers of each kind of forge. All texts are those of
-strangers."""
+"""Feedback on a change, as values, from the answers of each kind of forge: comments, reviews and failed checks. All
+texts are those of strangers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|section_(?:start|end):\d+:[^\r\n]
 
 
 class Feedback(NamedTuple):
-    """Something that is said about a change. `id` is the forge's, among all of its kind; `author` is a login, of a
-    check its name. `standing` says what the author may do, as far as the forge tells; `verdict` what a review says, or
-    how a check ended. `line` is 0 if the forge names none, `reply_to` the id of the comment that is answered. `thread`
-    is what the forge calls the conversation, if it can be answered, and `node` what GitHub's other API calls it."""
+    """A comment on a change, a review, or a failed check. `id` is the forge's, among all of its kind; `author` is a
+    login, of a check its name. `standing` says what the author may do, as far as the forge tells; `verdict` what a
+    review says, or how a check ended. `line` is 0 if the forge names none, `reply_to` the id of the comment that is
+    answered. `thread` is what the forge calls the conversation, if it can be answered, and `node` what GitHub's other
+    API calls it."""
 
     kind: FeedbackKind
     id: int

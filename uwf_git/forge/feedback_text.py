@@ -1,4 +1,4 @@
-"""The text of what is said about a change, for the prompt of the agents that made it, and what it was made of.
+"""Feedback on a change as a text for the prompt of the agents that made it, and the entries of such a text.
 
 Each text has a fence of its own, below a line of ours with its kind and id. Nothing in a fence can end it, so the lines
 outside of fences say what a text holds.
@@ -37,7 +37,7 @@ _FENCE = re.compile(r"(`{3,})text")
 
 class FeedbackEntry(NamedTuple):
     """An item of a text: its kind and id, the author's login, the place such as `shop.py:12`, the verdict, and the
-    first line of what was said; "" for what it doesn't have."""
+    first line of its own text; "" for what it doesn't have."""
 
     kind: str
     id: int
@@ -48,7 +48,7 @@ class FeedbackEntry(NamedTuple):
 
     @property
     def wants_answer(self) -> bool:
-        """Whether it says something: no check does, nor a review that only holds comments."""
+        """Whether somebody waits for an answer: not for a check, nor for a review that only holds comments."""
         return self.kind != CHECK and (
             self.kind != REVIEW or self.verdict != COMMENTED or bool(self.first_line)
         )
@@ -57,8 +57,8 @@ class FeedbackEntry(NamedTuple):
 def feedback_text(
     url: str, commit: str, items: Sequence[Feedback], clean: Callable[[str], str] = str
 ) -> tuple[str, int]:
-    """Return the text of what is said about the change with an address, whose head is a commit, and how many of the
-    items it has. `clean` takes secrets out of each part."""
+    """Return the text of the feedback on the change at a URL, whose head is a commit, and how many of the items it
+    has. `clean` takes secrets out of each part."""
     parts = [_FIRST.format(url=url, commit=commit[:12]), _INTRODUCTION]
     room = LONGEST_TEXT
     for count, item in enumerate(items):
@@ -85,7 +85,7 @@ def place_of_feedback(item: Feedback) -> str:
 
 
 def feedback_entries(text: str) -> Iterator[FeedbackEntry]:
-    """Yield what a text is made of, nothing for any other text."""
+    """Yield the entries of a text of `feedback_text`, nothing for any other text."""
     lines = iter(text.split("\n"))
     if not _IS_FIRST.fullmatch(next(lines, "")):
         return

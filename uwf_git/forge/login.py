@@ -21,8 +21,8 @@ _LONGEST = 4096
 
 
 class Variable(NamedTuple):
-    """A variable with a token for forges of a kind. It is for the host that one of `hosts` names, variables too; else
-    for those of the kind in config.yaml if it is for `own` servers, else for `public` ones."""
+    """A variable with a token for one kind of forge. The token is for the host in the first variable of `hosts` that is
+    set. Without one it is for hosts of the kind in config.yaml, if `own`; if there are none, for the `public` hosts."""
 
     name: str
     kind: str

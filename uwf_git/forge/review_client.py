@@ -1,4 +1,4 @@
-"""What is said about a change, read from a forge and answered there.
+"""Reading the feedback on a change from a forge, and answering it there.
 
 At most 12 calls read a change of a hundred comments. What a token may not read, such as checks, is named and left out.
 """
@@ -42,7 +42,7 @@ _RESOLVE = "mutation($id: ID!) { resolveReviewThread(input: {threadId: $id}) { c
 
 
 class FeedbackBatch(NamedTuple):
-    """What is said about a change. `unread` names what the token may not read; `later` is how many reviews are left for
+    """Feedback on a change. `unread` names what the token may not read; `later` is how many reviews are left for
     another call."""
 
     items: list[Feedback]
@@ -51,11 +51,11 @@ class FeedbackBatch(NamedTuple):
 
 
 class ReviewClient(ForgeClient):
-    """The API of one repository, for what is said about its changes too."""
+    """The API of one repository, with the feedback on its changes."""
 
     def feedback(self, number: int, commit: str, is_known: Callable[[Feedback], bool]) -> FeedbackBatch:
-        """Read what is said about a change whose head is a commit: comments, reviews, and failed checks of the commit
-        with the ends of their logs. What is known is left out, and not looked into."""
+        """Read the feedback on a change whose head is a commit: comments, reviews, and failed checks of the commit
+        with the ends of their logs. Known items are left out, and their logs and comments not read."""
         unread: list[str] = []
 
         def new(items: Sequence[Feedback | None]) -> list[Feedback]:

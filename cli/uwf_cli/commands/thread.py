@@ -209,6 +209,8 @@ def start_and_run(
 ) -> None:
     """Start a thread and run it. Prints the thread's id first.
 
+    WORKFLOW and ISSUE are those of `uwf thread start`.
+
     Combines `uwf thread start` and `uwf thread run` and takes the options of both; --max-steps is that of
     `run`.
     """
