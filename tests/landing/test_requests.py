@@ -381,6 +381,34 @@ def test_threads_with_the_same_task_have_requests_of_their_own(uwf: Uwf, forge: 
 
 
 @one_forge
+def test_a_fork_that_did_its_own_work_has_a_request_of_its_own(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    fork = uwf("thread", "fork", thread, "--at", 0).json["thread"]
+    forge.shop.adds("three")
+    uwf("thread", "run", fork, check=5)
+    uwf("thread", "answer", fork, "-m", "merge")
+    first, second = (uwf("land", item).json for item in (thread, fork))
+    assert (first["branch"], second["branch"]) == (BRANCH, f"{BRANCH}-2")
+    assert forge.shop.at_remote("show", f"{BRANCH}:sum.txt") == "one\ntwo"
+    assert uwf("land", fork, "--sync").json["number"] == second["pull"]["number"]
+    forge.server.merge(second["pull"]["number"], "squash")
+    states = [uwf("land", item, "--sync").json["state"] for item in (thread, fork)]
+    assert states[0] == "open" and states[1].startswith("merged")
+
+
+@one_forge
+def test_a_thread_that_went_on_as_another_does_not_land_over_it(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.shop.adds("three")
+    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    assert uwf("land", onward).json["branch"] == BRANCH
+    assert uwf("land", thread, check=1).error["hint"] == f"uwf land {onward}"
+
+
+@one_forge
 def test_a_train_takes_along_what_was_pushed_to_the_branch_of_an_earlier_threads_request(
     uwf: Uwf, forge: Forge
 ) -> None:

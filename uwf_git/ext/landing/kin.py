@@ -30,6 +30,16 @@ def effects_of(instance: Instance, kin: list[Head], kind: str) -> list[tuple[Thr
     return [(thread, item) for thread, item in effects if item.effect.kind == kind]
 
 
+def effects_in_line(instance: Instance, head: Head, kind: str) -> list[tuple[ThreadId, RecordedEffect]]:
+    """Return the effects of a kind that are a thread's own, or that one of its kin sent at a step that it has too."""
+    steps = {step.hash for step in instance.threads.history(head).steps}
+    return [
+        (thread, item)
+        for thread, item in effects_of(instance, kin_of(instance, head), kind)
+        if thread == head.thread or item.effect.prev in steps
+    ]
+
+
 def goes_on_as(instance: Instance, head: Head, kin: list[Head]) -> Head:
     """Return the thread that a user's words went on with, the one with the newest of them; itself without one."""
     onward = [other for other in kin if _goes_on(instance, head, other)]

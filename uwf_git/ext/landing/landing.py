@@ -19,7 +19,7 @@ from uwf_git.ext.landing.destination import destination_of, repository_at
 from uwf_git.ext.landing.effect_records import Effect, digest_of
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
-from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of, texts_of_user
+from uwf_git.ext.landing.kin import effects_in_line, effects_of, goes_on_as, kin_of, texts_of_user
 from uwf_git.ext.landing.pull_request import (
     PullRequest,
     hold_back,
@@ -237,11 +237,14 @@ class Landing:
             [self._branch] if self._branch else [*candidates(branch_name(self._settings.branch, variables))]
         )
         commits = self._heads(*names)
-        pushed = self._pushed()
+        pushed, others = self._pushed(), self._pushed_by_kin()
         for name in names:
             there, own = commits.get(name, ""), pushed.get(self._to.place(name), set())
             if not there or there in own:
                 return name, there
+            if there in others.get(self._to.place(name), {}) and not self._branch:
+                self._raise_if_continued(others[self._to.place(name)][there])
+                continue
             if own or self._branch or self._is_of_thread(name):
                 raise Invalid(
                     f"branch {name} of {self._to.remote} is at {there[:12]}, which thread {self._thread} did not push"
@@ -258,19 +261,30 @@ class Landing:
         return f"\nUwf-Thread: {self._thread}\n" in self._said_by(commit)[1]
 
     def _pushed(self) -> dict[str, set[str]]:
-        """Return the commits that this thread, or one of its kin, has pushed or begun to push, by place."""
+        """Return the commits that were pushed in this thread's line, or begun to be, by place."""
         pushed: dict[str, set[str]] = {}
         for effect in self._effects(words.PUSH):
             pushed.setdefault(effect.target, set()).add(effect.name)
         return pushed
+
+    def _pushed_by_kin(self) -> dict[str, dict[str, ThreadId]]:
+        """Return the thread that has pushed a commit, by place and commit, of this one and all its kin."""
+        pushed: dict[str, dict[str, ThreadId]] = {}
+        for thread, item in effects_of(self._instance, kin_of(self._instance, self._at.head), words.PUSH):
+            pushed.setdefault(item.effect.target, {})[item.effect.name] = thread
+        return pushed
+
+    def _raise_if_continued(self, by: ThreadId) -> None:
+        onward = goes_on_as(self._instance, self._at.head, kin_of(self._instance, self._at.head))
+        if onward.thread == by:
+            raise Invalid(f"thread {self._thread} goes on as {by}, whose work was pushed", f"uwf land {by}")
 
     def _requested(self) -> list[str]:
         """Return the branches of their requests, the newest first."""
         return [effect.name for effect in self._effects(words.PULL_REQUEST)][::-1]
 
     def _effects(self, kind: str) -> list[Effect]:
-        head = self._at.head
-        recorded = effects_of(self._instance, kin_of(self._instance, head), kind)
+        recorded = effects_in_line(self._instance, self._at.head, kind)
         return [item.effect for _, item in sorted(recorded, key=lambda pair: pair[1].effect.at)]
 
     def _target(self) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.ext.landing.destination import Destination, branch_at, destination_of
 from uwf_git.ext.landing.effect_records import ENDED, RecordedEffect
 from uwf_git.ext.landing.effects import Sending, once, settle_further
-from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of, texts_of_user
+from uwf_git.ext.landing.kin import effects_in_line, goes_on_as, kin_of, texts_of_user
 from uwf_git.ext.landing.marks import MARK
 from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
@@ -80,12 +80,12 @@ class Request(NamedTuple):
         return int(text) if re.fullmatch("[1-9][0-9]{0,17}", text) else 0
 
 
-def requests_of(instance: Instance, kin: list[Head], target: str, branch: str = "") -> list[Request]:
-    """Return the recorded requests of threads at a repository, or of one branch: those that have ended first, then the
-    older ones."""
+def requests_of(instance: Instance, head: Head, target: str, branch: str = "") -> list[Request]:
+    """Return the recorded requests of a thread's line at a repository, or of one branch: those that have ended first,
+    then the older ones."""
     requests = [
         Request(thread, item)
-        for thread, item in effects_of(instance, kin, words.PULL_REQUEST)
+        for thread, item in effects_in_line(instance, head, words.PULL_REQUEST)
         if item.effect.target == target and item.is_settled
     ]
     named = [item for item in requests if item.number and branch in ("", item.effect.effect.name)]
@@ -94,7 +94,7 @@ def requests_of(instance: Instance, kin: list[Head], target: str, branch: str = 
 
 def raise_if_merged(instance: Instance, head: Head, client: ReviewClient, branch: str) -> None:
     """Raise Invalid if the request of a thread's work is recorded as merged. Asks no forge."""
-    requests = requests_of(instance, kin_of(instance, head), f"https://{client.repository}", branch)
+    requests = requests_of(instance, head, f"https://{client.repository}", branch)
     if requests and requests[-1].effect.outcome == words.MERGED:
         settlement = requests[-1].effect.settlement
         assert settlement is not None
@@ -113,7 +113,8 @@ def sync_reviews(instance: Instance, head: Head, remote: str = "", branch: str =
         destination = destination_of(instance, instance.threads.position(head), remote)
         client = _client(instance, head, destination)
         with client, _explained(client, head.thread):
-            request = _request(instance, head, kin, client, destination, branch)
+            onward = goes_on_as(instance, head, kin)
+            request = _request(instance, onward, client, destination, branch)
             change = client.change(request.number)
             _note_end(instance, request, change)
             if change.state != "open":
@@ -122,11 +123,16 @@ def sync_reviews(instance: Instance, head: Head, remote: str = "", branch: str =
                 raise Invalid(
                     f"{change.url} is of a branch of another repository", "only who owns that can change it"
                 )
-            return _give(instance, head, kin, client, change)
+            return _give(instance, head, onward, kin, client, change)
 
 
 def _give(
-    instance: Instance, head: Head, kin: list[Head], client: ReviewClient, change: ForgeChange
+    instance: Instance,
+    head: Head,
+    onward: Head,
+    kin: list[Head],
+    client: ReviewClient,
+    change: ForgeChange,
 ) -> Synced:
     own = client.names()
     known = {(item.kind, item.id) for text in texts_of_user(instance, kin) for item in feedback_entries(text)}
@@ -144,7 +150,7 @@ def _give(
     text, count = feedback_text(
         change.url, change.commit, feedback.items, lambda part: instance.redactor.text(part)[0]
     )
-    told = tell_thread(instance, goes_on_as(instance, head, kin), text)
+    told = tell_thread(instance, onward, text)
     left = feedback.later + len(feedback.items) - count
     return synced._replace(items=tuple(feedback.items[:count]), told=told, left=left)
 
@@ -165,16 +171,15 @@ def _client(instance: Instance, head: Head, destination: Destination) -> ReviewC
 def _request(
     instance: Instance,
     head: Head,
-    kin: list[Head],
     client: ReviewClient,
     destination: Destination,
     branch: str,
 ) -> Request:
     """Return a thread's request, and record it if it was opened by somebody else. Raises Invalid without one."""
     target = f"https://{client.repository}"
-    if requests := requests_of(instance, kin, target, branch):
+    if requests := requests_of(instance, head, target, branch):
         return requests[-1]
-    places = [item.effect.target for _, item in effects_of(instance, kin, words.PUSH)]
+    places = [item.effect.target for _, item in effects_in_line(instance, head, words.PUSH)]
     pushed = dict.fromkeys(
         branch_at(place) for place in places if place == destination.place(branch_at(place))
     )
@@ -182,7 +187,7 @@ def _request(
         changes = client.open_changes(name) if branch in ("", name) else []
         if changes:
             _found(instance, head, target, name, changes[0])
-            return requests_of(instance, kin, target, name)[-1]
+            return requests_of(instance, head, target, name)[-1]
     raise Invalid(f"thread {head.thread} has no request at {client.repository}", f"uwf land {head.thread}")
 
 
