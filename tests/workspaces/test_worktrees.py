@@ -499,6 +499,25 @@ def test_what_is_copied_is_never_committed_however_it_is_ignored(
     assert at(project, "diff", "--name-only", "main", branch(thread)) == "made.txt"
 
 
+def test_an_ignored_file_that_an_agent_commits_stays(root: Path, instance: Instance, project: Path) -> None:
+    (project / ".gitignore").write_text("*.out\n.env\n")
+    at(project, "add", ".gitignore")
+    at(project, "commit", "-q", "-m", "ignores")
+    (project / ".env").write_text("SECRET=1")
+    (root / "config.yaml").write_text("workspace: {copy: [.env]}\n")
+    instance.__dict__.pop("config", None)
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 > a.out; echo 1 > b.out; git add -f a.out .env; git commit -qm own")
+    assert at(project, "diff", "--name-only", "main", branch(thread)) == "a.out"
+    work(
+        instance,
+        thread,
+        "echo 2 > a.out; mkdir d; echo 1 > d/d.out; git add -f d; git commit -qm d; echo more > c.txt",
+    )
+    assert at(project, "diff", "--name-only", "main", branch(thread)).split() == ["a.out", "c.txt", "d/d.out"]
+    assert at(project, "show", f"{branch(thread)}:a.out") == "2"
+
+
 def test_a_gitlink_without_a_declaration_is_entered_by_no_git(
     instance: Instance, project: Path, tmp_path: Path
 ) -> None:

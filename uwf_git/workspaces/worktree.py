@@ -53,6 +53,7 @@ _EXCLUDED, _UNFINISHED, _IGNORED, _KEPT = "uwf-excluded", "uwf-unfinished", "uwf
 _TIMES = "uwf-times"
 _HOMES = ("HOME", "XDG_CONFIG_HOME")
 _LINK = "160000"  # the mode of a submodule
+_FILES = (b"100644", b"100755", b"120000")  # those of files and links
 _LINK_IN_INDEX = b"\x00\x00\xe0\x00"  # the same in an index, and maybe part of a hash
 _UNSYNCED = ("-c", "core.fsync=none")
 _PACKING = ("pack-objects", "-q", "--window=0", "--threads=1")
@@ -349,7 +350,9 @@ class Worktree:
         assert state is not None
         times = self._times(state)
         is_known = times is not None and self._known is not None and times.same_as(self._known)
-        if is_known and _signature(self.admin / _INDEX) == state.signature:
+        own_commit = self._repository.commit("HEAD")
+        has_commits = own_commit not in ("", state.commit)
+        if is_known and not has_commits and _signature(self.admin / _INDEX) == state.signature:
             yield state, False
             return
         recorded = self._recorded_links(state)
@@ -366,6 +369,8 @@ class Worktree:
                 self.project.run(
                     "update-index", "--cacheinfo", f"{_LINK},{commit},{path}", git=self._git(self._new)
                 )
+            if has_commits:
+                self._add_ignored(state, own_commit)
             # git would enter the folders of submodules.
             paths = [f":(exclude,top,literal){path}" for path in submodules]
             words = (*self._excluding(), *self._adding(state), *(("--", ".", *paths) if paths else ()))
@@ -385,6 +390,30 @@ class Worktree:
             ) from None
         finally:
             new.unlink(missing_ok=True)
+
+    def _add_ignored(self, state: _State, commit: str) -> None:
+        """Take files that git ignores, and that the agent has committed all the same, into uwf's new index."""
+        git, apart = self._git(self._new), set(self._apart)
+        diff = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--diff-filter=AM")
+        parts = self.project.run(*diff, state.commit, commit, git=git).out.split(b"\0")
+        paths = [path for row, path in zip(parts[::2], parts[1::2], strict=False) if row.split()[1] in _FILES]
+        if not paths:
+            return
+        check = (*self._excluding(), "check-ignore", "-z", "--stdin")
+        ignored = self.project.run(*check, stdin=b"\0".join(paths) + b"\0", check=False, git=git).out
+        names = [os.fsdecode(path) for path in ignored.split(b"\0") if path]
+        names = [name for name in names if self._is_present(name) and apart.isdisjoint(_places(name))]
+        lines = b"".join(os.fsencode(name) + b"\0" for name in names)
+        update = (*_UNSYNCED, *state.off, "update-index", "--add", "-z", "--stdin")
+        done = self.project.run(*update, stdin=lines, check=False, git=git)
+        if done.code:
+            raise self._unreadable(done)
+
+    def _is_present(self, path: str) -> bool:
+        """Return whether a file is there, in folders of the worktree."""
+        file = self.folder / path
+        links = (parent.is_symlink() for parent in file.parents if parent != self.folder)
+        return (file.is_symlink() or file.is_file()) and not any(links)
 
     def _times(self, state: _State) -> FileTimes | None:
         """Return the state of the files that git reads, None if it can't be told without git."""
@@ -949,6 +978,13 @@ def _bring(source: Path, target: Path) -> None:
     shutil.copyfile(source, new)
     new.chmod(0o444)
     new.replace(target)
+
+
+def _places(path: str) -> Iterator[str]:
+    """Yield a path, and those of the folders that it is in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 def _typed(path: Path) -> str:
