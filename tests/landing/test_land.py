@@ -144,7 +144,46 @@ def test_commits_are_kept_as_they_are_if_asked_for(uwf: Uwf, shared: Shop) -> No
     assert shared.at_remote("log", "-1", "--format=%an: %s", "main") == "uwf-exec: fixer: added it"
 
 
-@pytest.mark.parametrize("commits", ["squash", "keep"])
+OWN = "for n in 1 2; do echo $n > $n.txt; git add .; git commit -qm own$n; done; cat $WHAT >> sum.txt; "
+
+
+@pytest.mark.parametrize(
+    ("commits", "subjects"),
+    [
+        ("squash", ["Add *two*"]),
+        ("steps", ["fixer: added it", "changes made by hand", "fixer: added it"]),
+        ("keep", ["fixer: added it", "changes made by hand", "fixer: added it", "own2", "own1"]),
+    ],
+)
+def test_commits_are_one_for_all_or_one_for_each_step(
+    uwf: Uwf, shared: Shop, commits: str, subjects: list[str]
+) -> None:
+    shared.configured(fixes=OWN)
+    shared.adds("one")  # a second time, so that the tests fail and the fixer goes again
+    uwf("workflow", "put", shared.folder / "mend.yaml")
+    thread = str(uwf("thread", "start", "mend", "-p", "Add *two*").json["thread"])
+    uwf("thread", "step", thread)
+    folder = Path(str(uwf("thread", "show", thread).json["workspace"]["path"]))
+    (folder / "hand.txt").write_text("by hand\n")
+    shared.configured(fixes="echo two > sum.txt; ")
+    uwf("thread", "run", thread, check=5)
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("land", thread, "--commits", commits)
+    assert shared.at_remote("log", "--format=%s", "main").splitlines() == [*subjects, "first"]
+    if commits == "steps":
+        assert "- own1\n- own2" in shared.at_remote("log", "-1", "--format=%b", "main~2")
+
+
+def test_a_file_that_is_kept_out_does_not_land_within_commits(uwf: Uwf, shared: Shop) -> None:
+    (shared.project / ".env").write_text("SECRET=1\n")
+    shared.configured(
+        fixes="git add -f .env; git commit -qm own; cat $WHAT >> sum.txt; ", workspace=", copy: [.env]"
+    )
+    uwf("land", shared.accepted(), "--commits", "keep")
+    assert ".env" not in shared.at_remote("log", "--all", "--name-only", "--format=")
+
+
+@pytest.mark.parametrize("commits", ["squash", "steps", "keep"])
 def test_commits_have_the_author_and_sign_off_that_a_project_asks_for(
     uwf: Uwf, shared: Shop, commits: str
 ) -> None:

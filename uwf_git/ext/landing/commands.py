@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from uwf_git.ext.landing.settings import COMMITS
 from uwf_git.plugin import (
     Failures,
     Invocation,
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 @click.option("--remote", metavar="NAME", help="The project's remote. Default: origin, or the only one.")
 @click.option(
     "--commits",
-    type=click.Choice(("squash", "keep")),
-    help="One commit for all, or each as it is. Default: land.commits.",
+    type=click.Choice(COMMITS),
+    help="One commit for all, one for each step, or all as they are. Default: land.commits.",
 )
 @click.option(
     "--sync", is_flag=True, help="Give the thread what reviewers and checks said, and land nothing."

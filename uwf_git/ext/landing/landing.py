@@ -7,15 +7,14 @@ to the thread, whose agents have the context, as the user's next words in it.
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.landing.answers import answer_reviews
 from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
-from uwf_git.ext.landing.destination import destination_of, repository_at
+from uwf_git.ext.landing.commits import author_and_message, picks
+from uwf_git.ext.landing.destination import destination_of
 from uwf_git.ext.landing.effect_records import Effect, digest_of
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
@@ -28,13 +27,11 @@ from uwf_git.ext.landing.pull_request import (
 )
 from uwf_git.ext.landing.request import (
     RequestText,
-    changes_of,
     closing_line,
-    message_without_links,
     request_text,
     title_of,
 )
-from uwf_git.ext.landing.settings import KEEP, LandSettings, settings_of
+from uwf_git.ext.landing.settings import LandSettings, settings_of
 from uwf_git.ext.landing.sync import raise_if_merged
 from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
@@ -43,7 +40,6 @@ from uwf_git.plugin import (
     HeadMoved,
     Invalid,
     Rebased,
-    RebasePick,
     Usage,
     UwfError,
     WorkspaceFailed,
@@ -258,7 +254,7 @@ class Landing:
     def _is_of_thread(self, branch: str) -> bool:
         """Return whether the last commit of a branch says that it is of this thread."""
         commit = self._to.project.fetch_branch(self._to.remote, branch, self._fetched)
-        return f"\nUwf-Thread: {self._thread}\n" in self._said_by(commit)[1]
+        return f"\nUwf-Thread: {self._thread}\n" in author_and_message(self._to.project, commit)[1]
 
     def _pushed(self) -> dict[str, set[str]]:
         """Return the commits that were pushed in this thread's line, or begun to be, by place."""
@@ -311,9 +307,9 @@ class Landing:
     def _rebased(self, onto: str, base: str, there: str) -> Rebased:
         """Make the work again on `base`. What was pushed before, `there`, stays if it would come to the same."""
         since = self._since(onto, base)
-        picks = self._picks(since)
+        commits = picks(self._instance, self._at, self._to, self._code, since, self._settings.commits)
         with merging(self._to.project, base) as merges:
-            rebased = merges.rebase(base, picks)
+            rebased = merges.rebase(base, commits)
             if rebased.conflict is None and rebased.commits and not self._is_same(rebased, base, there):
                 merges.keep(rebased)
         if rebased.conflict is not None:
@@ -345,33 +341,6 @@ class Landing:
             and self._to.project.line("rev-list", "--count", f"{base}..{there}") == str(rebased.commits)
             and self._to.project.is_ancestor(base, there)
         )
-
-    def _picks(self, since: str) -> list[RebasePick]:
-        person = self._to.workspace.person
-        now = int(time.time())
-        by, me = person.at(now), self._instance.store.repository.user.at(now)
-        signed = f"Signed-off-by: {person.ident}\n" if self._to.workspace.settings.sign_off else ""
-        revisions = ("--reverse", "--first-parent", "--parents", f"{since}..{self._code.commit}")
-        rows = [row.split() for row in self._to.project.line("rev-list", *revisions).splitlines()]
-        if self._settings.commits == KEEP and all(len(row) == 2 for row in rows):
-            return [
-                RebasePick(parent, commit, author or me, me, _signed(message_without_links(message), signed))
-                for commit, parent in rows
-                for author, message in [self._said_by(commit)]
-            ]
-        lines = [one_line(title_of(self._history), 72)]
-        lines += dict.fromkeys(f"- {line}" for line in changes_of(self._instance, self._history))
-        closes = closing_line(self._instance, self._history, repository_at(self._instance, self._to.url))
-        lines += (closes,) if closes else ()
-        trailers = f"Uwf-Thread: {self._thread}\nUwf-Record: {self._at.head.commit}\n{signed}"
-        message = "\n".join((lines[0], "", *lines[1:], *([""] if lines[1:] else []), trailers))
-        return [RebasePick(since, self._code.commit, by, me, message)]
-
-    def _said_by(self, commit: str) -> tuple[str, str]:
-        text = self._to.project.run("cat-file", "commit", commit).out.decode("utf-8", "replace")
-        header, _, message = text.partition("\n\n")
-        author = re.search(r"^author (.+)$", header, re.MULTILINE)
-        return author[1] if author else "", message.rstrip("\n") + "\n"
 
     def _checked(self, onto: str, base: str, rebased: Rebased) -> list[LandingCheck]:
         commands = self._settings.checks
@@ -463,10 +432,6 @@ class Landing:
         except UwfError as error:
             raise kind(problem, error.hint) from None
         raise kind(problem, f"it was told: uwf thread run {goes_on}")
-
-
-def _signed(message: str, line: str) -> str:
-    return message if line in message else message + line
 
 
 def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The section `land` of `config.yaml`: {onto, branch, commits: squash | keep, checks, timeout, comment}."""
+"""The section `land` of `config.yaml`: {onto, branch, commits: squash | steps | keep, checks, timeout, comment}."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ if TYPE_CHECKING:
     from uwf_git.plugin import Config, ConfigReader
 
 SECTION = "land"
-SQUASH, KEEP = "squash", "keep"
+SQUASH, STEPS, KEEP = COMMITS = ("squash", "steps", "keep")
 _FIELDS = ("onto", "branch", "commits", "checks", "timeout", "comment")
 
 
 class LandSettings(NamedTuple):
     """How work lands. `onto` is the branch, "" for the remote's default; `branch` a template for the name of a
-    request's branch; `commits` squashes a thread's commits or keeps them. `checks` are commands, None for those of the
-    workflow's roles, each limited to `timeout` seconds; `comment` keeps one on a thread's issue."""
+    request's branch; `commits` squashes a thread's commits, makes one of each step, or keeps them. `checks` are
+    commands, None for those of the workflow's roles, each limited to `timeout` seconds; `comment` keeps one on a
+    thread's issue."""
 
     onto: str = ""
     branch: str = "{{ workflow }}/{% if issue %}{{ issue.number }}-{% endif %}{{ title }}"
@@ -35,8 +36,8 @@ def read_settings(reader: ConfigReader, value: Any) -> LandSettings:
     usual, path = LandSettings(), (SECTION,)
     entry = reader.mapping(path, value, SECTION, _FIELDS)
     commits = reader.text(path, entry, "commits") or usual.commits
-    if commits not in (SQUASH, KEEP):
-        reader.refuse((*path, "commits"), f"commits is {SQUASH} or {KEEP}")
+    if commits not in COMMITS:
+        reader.refuse((*path, "commits"), f"commits is {SQUASH}, {STEPS} or {KEEP}")
         commits = usual.commits
     lines = reader.texts((*path, "checks"), entry.get("checks"))
     checks = None if lines is None else tuple(reader.command(path, line, "checks") for line in lines)
