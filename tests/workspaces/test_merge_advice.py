@@ -89,7 +89,9 @@ def test_a_merge_is_advised_if_no_other_decision_would_have_ended_the_thread(
     done = uwf("thread", "answer", thread, "-m", answer, "--format", "text", check=None)
     assert uwf("thread", "show", thread).json["done"]
     assert f"its code is at uwf/work/{thread}" in done.err
-    assert ("git merge" in done.err) is advised
+    assert (f"uwf land {thread}" in done.err) is advised and "git merge" not in done.err
+    if advised:
+        assert uwf("land", thread).json["onto"] == "main"
 
 
 @pytest.mark.parametrize("ways", [f"[{{ role: $END, condition: worn }}, {BACK}]", f"[{END}]"])
@@ -97,7 +99,8 @@ def test_a_rejection_of_an_agent_is_not_advised_to_merge(uwf: Uwf, project: Path
     thread = start(uwf, project, workflow(APPROVED, ways, "false"))
     done = uwf("thread", "step", thread, "--agent", WRITES, "--format", "text")
     assert "completed" in done.out
-    assert f"its code is at uwf/work/{thread}" in done.err and "git merge" not in done.err
+    assert f"its code is at uwf/work/{thread}" in done.err
+    assert "git merge" not in done.err and "uwf land" not in done.err
 
 
 def test_a_killed_thread_advises_no_merge(uwf: Uwf, project: Path) -> None:
@@ -115,9 +118,17 @@ def test_the_end_says_that_the_merge_will_conflict(uwf: Uwf, project: Path) -> N
     git("-C", project, "add", ".")
     git("-C", project, "commit", "-q", "-m", "meanwhile")
     done = uwf("thread", "answer", thread, "-m", "yes", "--format", "text")
-    assert f"git merge uwf/work/{thread}; main has moved on by 1 commit" in done.err
+    assert f"uwf land {thread}; main has moved on by 1 commit" in done.err
     shown = uwf("thread", "show", thread).json["code"]
     assert shown["merge"] == f"git merge uwf/work/{thread}" and "will conflict" in shown["warnings"][0]
+
+
+def test_a_merge_by_hand_is_shown_beside_the_command_that_lands(uwf: Uwf, project: Path) -> None:
+    thread = start(uwf, project, SHIPS)
+    assert "git merge" not in uwf("thread", "show", thread, "--format", "text").out
+    uwf("thread", "answer", thread, "-m", "yes")
+    text = uwf("thread", "show", thread, "--format", "text").out
+    assert f"merge      uwf land {thread}, or by hand: git merge uwf/work/{thread}\n" in text
 
 
 def test_what_is_merged_is_not_advised_to_merge_again(uwf: Uwf, project: Path) -> None:
@@ -134,7 +145,7 @@ def test_what_is_merged_is_not_advised_to_merge_again(uwf: Uwf, project: Path) -
     code = uwf("thread", "show", thread).json["code"]
     assert (code["merge"], code["merged"], code["warnings"]) == (None, True, [])
     text = uwf("thread", "show", thread, "--format", "text").out
-    assert ", merged" in text and "git merge" not in text
+    assert ", merged" in text and "git merge" not in text and "uwf land" not in text
 
 
 def test_code_whose_ref_is_elsewhere_is_merged_by_its_commit(uwf: Uwf, project: Path) -> None:
@@ -163,8 +174,10 @@ def test_code_that_was_fetched_is_merged_by_the_name_that_it_has_here(uwf: Uwf, 
     git("-C", project, "update-ref", f"refs/{fetched}", tip)
     git("-C", project, "update-ref", "-d", f"refs/{branch}")
     done = uwf("thread", "answer", thread, "-m", "yes", "--format", "text")
-    assert f"its code is at {fetched}: git merge {fetched}" in done.err
-    git("-C", project, "merge", "-q", fetched)
+    assert f"its code is at {fetched}: uwf land {thread}" in done.err
+    shown = uwf("thread", "show", thread).json["code"]["merge"]
+    assert shown == f"git merge {fetched}"
+    git("-C", project, *shown.split()[1:], "-q")
 
 
 def test_what_a_person_committed_at_a_gate_with_approvers_is_kept_and_named(uwf: Uwf, project: Path) -> None:

@@ -181,7 +181,7 @@ def test_a_run_says_where_its_code_is(uwf: Uwf, project: Path) -> None:
         "run", "relay.yaml", "-p", "x", "--workspace", "worktree", "--agent", WRITES, "--format", "text"
     )
     thread = done.out.split()[1]
-    assert f"uwf: its code is at uwf/work/{thread}: git merge uwf/work/{thread}" in done.err
+    assert f"uwf: its code is at uwf/work/{thread}: uwf land {thread}" in done.err
     git("-C", project, "merge", "-q", f"uwf/work/{thread}")
     assert (project / "made.txt").exists() and git("-C", project, "status", "--short") == ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, UnknownWord
 from uwf_git.base.text import counted, iso, nearest
 from uwf_git.base.thread_states import Actor, Request, ThreadState
@@ -221,6 +222,7 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
     runs = instance.locks.runs()
     spent = spent_by_all(instance, heads)
     known = _prices(instance, spent)
+    work = extensions.work_states(instance, heads)
     nothing = {
         "thread": None,
         "workflow": None,
@@ -261,6 +263,7 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
                 **({"run": True} if head.thread in runs else {}),
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
+                **({"work": work[head.thread].as_json()} if head.thread in work else {}),
                 **_unjudged(instance, head),
                 **(_ballot(instance, head) if thread.state.request is Request.ROLE else {}),
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import (
     Absent,
     CompletedWithFailures,
@@ -88,12 +89,8 @@ class CodeLeft(NamedTuple):
     is_merged: bool = False
 
     @property
-    def text(self) -> str:
-        where = f"at {self.branch}" if self.branch else f"commit {self.commit[:12]}"
-        line = (
-            f"its code is {where}{f': {self.merge}' if self.merge else ', merged' if self.is_merged else ''}"
-        )
-        return "; ".join((line, *self.warnings))
+    def where(self) -> str:
+        return f"at {self.branch}" if self.branch else f"commit {self.commit[:12]}"
 
     def as_json(self) -> dict[str, Any]:
         merge = self.merge or None
@@ -128,6 +125,31 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
     lines = (where.warning, code.conflict if is_accepted else "")
     merge = f"git merge {where.revision}" if is_accepted else ""
     return CodeLeft(revision.commit, where.branch, merge, tuple(filter(None, lines)))
+
+
+class CodeNext(NamedTuple):
+    """What is next for the code that an ended thread left: the `command` that a user types, "" for none, or the `work`
+    state that it has come to, "" for none."""
+
+    command: str
+    work: str
+
+
+def code_next(instance: Instance, head: Head, left: CodeLeft, name: str) -> CodeNext:
+    """Return what is next for a thread's code, in a command that calls the thread by a `name`."""
+    state = extensions.work_states(instance, [head]).get(head.thread)
+    if left.is_merged:
+        return CodeNext("", "merged")
+    if state is not None and state.is_final:
+        return CodeNext("", state.text)
+    return CodeNext((extensions.merge_hint(name) or left.merge) if left.merge else "", "")
+
+
+def code_line(instance: Instance, head: Head, left: CodeLeft, name: str) -> str:
+    """Return the line on the code that a thread left, with the command for it."""
+    command, work = code_next(instance, head, left, name)
+    onward = f": {command}" if command else f", {work}" if work else ""
+    return "; ".join((f"its code is {left.where}{onward}", *left.warnings))
 
 
 def _may_have_code(instance: Instance, history: History) -> bool:

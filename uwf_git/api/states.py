@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.thread_states import Actor, Group, Request, ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
@@ -174,10 +175,13 @@ def _asked_by_call(instance: Instance, call: Head, status: str) -> Waiting:
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
     """Return a thread's state as JSON, with the step in progress under `running`, `run` if a process here runs it,
-    between two steps too, and under `shown` what a person sees before they answer."""
+    between two steps too, under `shown` what a person sees before they answer, and under `work` what became of its
+    work."""
     from uwf_git.engine.state import state
 
     value = state(instance, head)
+    if (work := extensions.work_states(instance, [head]).get(head.thread)) is not None:
+        value["work"] = work.as_json()
     if instance.locks.is_run(head.thread):
         value["run"] = True
     states = states_of(value["status"])

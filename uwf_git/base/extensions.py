@@ -164,6 +164,19 @@ class Pages(NamedTuple):
     makers: Mapping[str, str]
 
 
+class WorkState(NamedTuple):
+    """What became of a thread's work: a `state` for machines, a `text` of a few words for people, and the address of a
+    page on it, "" without one. `is_final`: it is where it was to go, or was turned down there."""
+
+    state: str
+    text: str
+    url: str = ""
+    is_final: bool = False
+
+    def as_json(self) -> dict[str, str | None]:
+        return {"state": self.state, "text": self.text, "url": self.url or None}
+
+
 class Runner(NamedTuple):
     """The agent of all steps of a kind of workflow, loaded from `where`. Steps record its `name`, which nobody can
     choose."""
@@ -180,11 +193,15 @@ class Extension(NamedTuple):
     extension's built-in types to the mapping of their schemas; other packages store schemas as nodes, so that
     stores stay readable without them.
 
+    `merge_hint` is the command by which a user merges the accepted work of a thread, with {} for its id.
+
     The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
     `collected` gets an Instance, to clean the private folder in `uwf gc`. `pushed` gets an Instance and a thread's id,
-    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch. `checks`
-    gets an Instance and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a
-    `store.new_record.NewRecord` that is about to be made, and raises to prevent it; only a shipped extension has any.
+    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch.
+    `work_states` gets an Instance and heads of threads, and returns by its id the `WorkState` of each of whose work it
+    knows more; it is asked if the store has refs of the extension, and only shipped ones are. `checks` gets an Instance
+    and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that
+    is about to be made, and raises to prevent it; only a shipped extension has any.
     """
 
     name: str
@@ -202,6 +219,8 @@ class Extension(NamedTuple):
     resumed: str = ""
     collected: str = ""
     pushed: str = ""
+    work_states: str = ""
+    merge_hint: str = ""
     checks: str = ""
     guard: str = ""
 
@@ -380,6 +399,21 @@ def pushed(instance: Any, thread: str) -> dict[tuple[str, str], set[str]]:
         for place, own in load(extension.pushed)(instance, thread).items() if extension.pushed else ():
             commits.setdefault(place, set()).update(own)
     return commits
+
+
+def work_states(instance: Any, heads: Collection[Any]) -> dict[str, WorkState]:
+    """Return what became of threads' work, by their ids, as far as extensions know."""
+    states: dict[str, WorkState] = {}
+    for extension in ours():
+        may_have = instance.store.repository.may_have_refs
+        if extension.work_states and any(may_have(kind.prefix) for kind in extension.refs):
+            states |= load(extension.work_states)(instance, heads)
+    return states
+
+
+def merge_hint(thread: str) -> str:
+    """Return the command by which a user merges a thread's accepted work, "" if no extension has one."""
+    return next((extension.merge_hint for extension in every() if extension.merge_hint), "").format(thread)
 
 
 def checks() -> Iterator[tuple[str, str]]:

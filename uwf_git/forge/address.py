@@ -41,6 +41,11 @@ class ForgeRepository(NamedTuple):
     def __str__(self) -> str:
         return f"{self.forge.host}/{self.path}"
 
+    def change_url(self, number: int) -> str:
+        """Return the address of a pull request's page."""
+        pages = {GITHUB: "pull", GITLAB: "-/merge_requests"}
+        return f"{self.forge.pages}/{self.path}/{pages.get(self.forge.kind, 'pulls')}/{number}"
+
 
 class IssueAddress(NamedTuple):
     """An issue."""

@@ -365,10 +365,14 @@ class Repository(ObjectDatabase):
         """Return the names under a prefix, including unreadable ones."""
         return list(read_refs(self.path, prefix, read=False))
 
+    def may_have_refs(self, prefix: str) -> bool:
+        """Return whether there are or were refs under a prefix (ending in a slash), without reading them."""
+        return may_have_refs(self.path, prefix)
+
     @property
     def has_tracking_refs(self) -> bool:
         """Return whether anything was ever fetched, without reading refs."""
-        return may_have_refs(self.path, f"{NAMESPACE}remotes/")
+        return self.may_have_refs(f"{NAMESPACE}remotes/")
 
     def broken_refs(self) -> list[str]:
         """Return the refs without object id."""

@@ -109,9 +109,10 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     names = short_ids(instance, wide)
     several = wide or len({item["name"] for item in value if item["name"]}) > 1
     projects = len({item["projectId"] for item in value}) > 1
+    work = any("work" in item for item in value)
     now = time.time()
     rows = [
-        _row(item, "  " * depth + names(item["thread"]), wide, several, projects, now, names)
+        _row(item, "  " * depth + names(item["thread"]), wide, several, projects, work, now, names)
         for depth, item in nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
@@ -129,6 +130,8 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         header.insert(-1, "project")
     if several:
         header.insert(-1, "workflow")
+    if work:
+        header.insert(-1, "work")
     problems = [f"{item['thread']}: {item['problem']}" for item in value if item.get("problem")]
     return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
 
@@ -139,12 +142,13 @@ def _row(
     wide: bool,
     several: bool,
     projects: bool,
+    work: bool,
     now: float,
     names: Callable[[str], str],
 ) -> tuple[str, ...]:
     status = terminal.status(thread["status"])
     if thread["status"] == ThreadState.CORRUPT.word:
-        return (name, status, *[""] * (4 + 2 * wide + several + projects))
+        return (name, status, *[""] * (4 + 2 * wide + several + projects + work))
     if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
     cells = [name, status, ago(_seconds(thread["updated"]), now)]
@@ -156,6 +160,8 @@ def _row(
         cells.append(thread["project"] or "")
     if several:
         cells.append(thread["name"])
+    if work:
+        cells.append(thread["work"]["text"] if "work" in thread else "")
     return (*cells, branches_mark(thread) + origin_mark(thread, names) + thread["title"])
 
 

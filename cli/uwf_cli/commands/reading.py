@@ -66,12 +66,13 @@ def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
             files = [file.as_json() for file in changed.files]
             value["code"]["changed"] = changed.absence or changed_files.summary(files)
         if head.archive is not None:
-            from uwf_git.api.outcome import code_left
+            from uwf_git.api.outcome import code_left, code_next
 
-            if (
-                left := code_left(invocation.instance, invocation.instance.threads.position(head))
-            ) is not None:
+            instance = invocation.instance
+            if (left := code_left(instance, instance.threads.position(head))) is not None:
                 value["code"] |= left.as_json()
+                if invocation.format == "text":
+                    value["code"]["next"] = code_next(instance, head, left, head.thread).command
     return value
 
 
@@ -90,10 +91,15 @@ def _warnings(state: Any) -> list[tuple[str, str]]:
     code, shown = state.get("code", {}), state.get("shown", {})
     return [
         *(("beware", warning) for warning in code.get("warnings", ())),
-        ("merge", code.get("merge") or ""),
+        ("merge", _merge(code)),
         *(("beware", warning) for warning in shown.get("code", {}).get("warnings", ())),
         ("changes", shown.get("unshown", "")),
     ]
+
+
+def _merge(code: Any) -> str:
+    command, merge = code.get("next"), code.get("merge")
+    return command if not command or command == merge else f"{command}, or by hand: {merge}"
 
 
 def _origins(state: Any) -> list[tuple[str, str]]:
@@ -238,6 +244,11 @@ def _code(state: Any) -> str:
     return f"{code['changed']}, {code['base'][:7]}..{code['commit'][:7]}{merged}"
 
 
+def _work(state: Any) -> str:
+    work = state.get("work")
+    return " ".join(filter(None, (work["text"], work["url"]))) if work else ""
+
+
 def _rehearsed(state: Any) -> str:
     made_up = state["rehearsed"]
     return f"{made_up} of {counted(state['number'], 'step')}, by uwf-rehearse" if made_up else ""
@@ -254,6 +265,7 @@ _STATE = Record(
     *(("thread", "{thread:bold}"), ("workflow", "{name}  {workflow}"), ("status", "{status:status}")),
     *(("paused", _paused), ("run", _run), ("head", _step), ("output", _extraction)),
     *(("done by", "thread {child}"), ("made up", _rehearsed), ("workspace", _workspace), ("code", _code)),
+    ("work", _work),
     _warnings,
     "updated",
     *(_running, ("asked", _census), _branches),

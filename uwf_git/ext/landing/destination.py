@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.plugin import Invalid, Usage, parse_repository, workspace_at
+from uwf_git.plugin import Invalid, Usage
 
 if TYPE_CHECKING:
     from uwf_git.plugin import ForgeRepository, Instance, Project, StepWorkspace, ThreadPosition
@@ -35,6 +35,8 @@ def branch_at(place: str) -> str:
 def destination_of(instance: Instance, at: ThreadPosition, remote: str = "") -> Destination:
     """Return where the work of a thread at a position lands. Raises Invalid for a thread without a worktree, NotFound
     for an unknown remote, Usage if the project has several and none is usual."""
+    from uwf_git.plugin import workspace_at
+
     workspace = workspace_at(instance, at)
     if workspace is None or not workspace.is_worktree:
         raise Invalid(
@@ -55,6 +57,8 @@ def destination_of(instance: Instance, at: ThreadPosition, remote: str = "") -> 
 
 def repository_at(instance: Instance, url: str) -> ForgeRepository | None:
     """Return the repository of a remote's URL, None if it is not on a known forge."""
+    from uwf_git.plugin import parse_repository
+
     try:
         return parse_repository(url, instance.config) if url else None
     except Invalid:

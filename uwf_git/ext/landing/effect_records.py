@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -206,12 +206,20 @@ class Effects(ThreadRecords[EffectRecord]):
     def of_kin(self, thread: ThreadId, start: Hash) -> list[RecordedEffect]:
         """Return the effects of the other threads here that have a StartNode, among which are a thread's forks. Refs
         that are damaged are left to `uwf verify`."""
-        effects: list[RecordedEffect] = []
+        return [item for effects in self.with_starts({start}, thread).values() for item in effects]
+
+    def with_starts(
+        self, starts: Set[Hash], without: ThreadId | None = None
+    ) -> dict[ThreadId, list[RecordedEffect]]:
+        """Return the effects of the threads here that have one of these StartNodes. Refs that are damaged are left to
+        `uwf verify`."""
+        threads: dict[ThreadId, list[RecordedEffect]] = {}
         for ref, tip in self._store.repository.refs(EFFECTS.prefix).items():
             with suppress(StoreDamaged):
-                if layout.thread_of(ref) != thread and self._store.index_commit(tip).start == start:
-                    effects += _gathered(self.up_to(tip))
-        return effects
+                thread = layout.thread_of(ref)
+                if thread != without and self._store.index_commit(tip).start in starts:
+                    threads[thread] = _gathered(self.up_to(tip))
+        return threads
 
     def record(self, head: Head, content: EffectRecord) -> Hash:
         """Commit an effect, a settlement or a check, and return its node's hash. Moves `refs/uwf/effects/<ULID>`, once

@@ -47,6 +47,7 @@ from uwf_git.plugin import (
     branches_at,
     cast_of,
     census_text,
+    extensions,
     human_turn_of,
     layout,
     page_addresses,
@@ -239,6 +240,7 @@ class _Thread:
             **around,
             "asked": self._asked,
             "reached": at.get("state"),
+            "became": self._or(lambda: extensions.work_states(instance, [head]).get(head.thread), None),
             "log": f"git --git-dir {shlex.quote(str(instance.location.git_dir))} log {self._ref()}",
         }
         values["problems"] = list(self._problems)
