@@ -30,8 +30,9 @@ ROOMS = {
     "worktrees": "Worktrees",
     "sessions": "Sessions of agent programs",
     "fan_out": "Fan-outs",
-    "warm": "Many steps by one command",
+    "batches": "Many steps by one command",
     "fleet": "Fleets",
+    "landing": "Landing",
     "integrity": "Integrity",
     "evaluation": "Evaluation",
 }

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import agents
+import batches
 import caching
 import chats
 import crews
@@ -27,6 +28,7 @@ import fan_out
 import fleet
 import growth
 import integrity
+import landing
 import page
 import pages
 import peers
@@ -35,7 +37,6 @@ import sessions
 import startup
 import steps
 import throughput
-import warm
 import worktrees
 from rows import FULL, HEADER, QUICK, Point, Row, Size
 
@@ -81,12 +82,13 @@ GROUPS: tuple[Group, ...] = (
     fan_out.stepping,
     fan_out.joining,
     fan_out.looking,
-    warm.script,
-    warm.fork,
-    warm.threads,
-    warm.memory,
+    batches.script,
+    batches.fork,
+    batches.threads,
+    batches.memory,
     fleet.dispatching,
     fleet.sharing,
+    landing.from_issue,
     integrity.editing,
     evaluation.known,
     growth.on_many_threads,
