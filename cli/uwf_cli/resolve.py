@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from uwf_git.base.errors import (
     Invalid,
     NotFound,
     Usage,
+    UwfError,
 )
 from uwf_git.base.text import nearest_file
 from uwf_git.format.node import parse_json
@@ -87,6 +88,30 @@ def read_prompt(text: str | None, file: str | None, issue: str | None = None) ->
     if not text.strip():
         raise Usage("the prompt is empty", "describe the task")
     return text
+
+
+def task_for(
+    invocation: Invocation, workflow: str, text: str | None, file: str | None, issue: str | None
+) -> str:
+    """As `read_prompt`, for a new thread of a workflow. Raises Usage with the command for a thread if one was named
+    in its place."""
+    if (text, file, issue) == (None, None, None) and (hint := _hint_for_thread(invocation, workflow)):
+        raise Usage(f"{workflow} is a thread, not a workflow", hint)
+    return read_prompt(text, file, issue)
+
+
+def _hint_for_thread(invocation: Invocation, name: str) -> str:
+    """Return how the thread that a text names goes on, "" if it names none, or a workflow. Raises NotFound for `@`
+    without a thread."""
+    from uwf_cli.invocation import find_head
+
+    with suppress(UwfError):
+        find_workflow(invocation, name)
+        return ""
+    with nullcontext() if name.startswith("@") else suppress(UwfError):
+        head = find_head(invocation, name)
+        return invocation.instance.threads.way_on(head) if head.archive else f"uwf thread run {name}"
+    return ""
 
 
 def json_value(text: str) -> Any:

@@ -318,6 +318,21 @@ def test_the_prompt_comes_from_an_option_a_file_or_standard_input(uwf: Uwf, pair
         assert uwf("thread", "read", thread, "--format", "json").json["prompt"] == text
 
 
+def test_a_thread_in_place_of_a_workflow_is_named_with_the_command_that_runs_it(uwf: Uwf, pair: str) -> None:
+    assert uwf("run", "@", check=3).error["message"] == "no thread @: there are 0"
+    thread = uwf("thread", "start", "pair", "-p", "x").json["thread"]
+    for name in ("@", thread, thread[-6:]):
+        error = uwf("run", name, check=2).error
+        assert error["message"] == f"{name} is a thread, not a workflow"
+        assert error["hint"] == f"uwf thread run {name}"
+        assert uwf("thread", "start", name, check=2).error == error
+    uwf(*error["hint"].split()[1:], "--agent", "uwf-rehearse")
+    assert uwf("thread", "show", thread).json["done"]
+    assert "uwf thread fork" in uwf("run", "@", check=2).error["hint"]
+    assert "no prompt" in uwf("run", "pair", check=2).error["message"]
+    assert "no prompt" in uwf("run", "nothing", check=2).error["message"]
+
+
 def test_a_prompt_that_is_none_is_refused(uwf: Uwf, pair: str) -> None:
     Path("binary").write_bytes(b"\xff\xfe\x00")
     Path("surrogate").write_bytes(b"\xed\xa0\x80 lone")

@@ -112,7 +112,7 @@ def start(
         what = Start("", budget, folder(cwd), max_rounds=max_rounds, workspace=option)
         _start_each(invocation, workflow, each, what, persona)
         return
-    task, where = resolve.read_prompt(prompt, prompt_file, issue), folder(cwd)
+    task, where = resolve.task_for(invocation, workflow, prompt, prompt_file, issue), folder(cwd)
     option = workspace_option(workspace, include_changes)
     what = Start(task, budget, where, max_rounds=max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona, issue=issue)
@@ -222,7 +222,7 @@ def start_and_run(
     if agent is not None:
         require_agent(invocation, agent)
     option = workspace_option(workspace, include_changes)
-    task = resolve.read_prompt(prompt, prompt_file, issue)
+    task = resolve.task_for(invocation, workflow, prompt, prompt_file, issue)
     what = Start(task, budget, where, agent, max_rounds, workspace=option)
 
     def is_ready(cast: Cast) -> None:
