@@ -68,7 +68,48 @@ def test_landing_again_changes_nothing_if_nothing_has_changed(uwf: Uwf, forge: F
     again = uwf("land", thread).json
     assert (again["commit"], again["pull"]["number"]) == (first["commit"], first["pull"]["number"])
     assert again["checks"] == first["checks"], "what came to the same is not recorded again"
+    assert (first["pull"]["changed"], again["pull"]["changed"]) == (True, False)
     assert len(forge.server.writes()) == asked
+
+
+@one_forge
+def test_what_was_done_with_a_request_is_told_apart(uwf: Uwf, forge: Forge) -> None:
+    thread, told = forge.shop.at_gate(), []
+
+    def lands() -> None:
+        text = uwf("land", thread, "--format", "text").out
+        told.append(re.sub(r"^.*pull +\S+  (.+?)\s*$", r"\1", text, flags=re.DOTALL))
+
+    lands()
+    lands()
+    uwf("thread", "answer", thread, "-m", "merge")
+    lands()
+    lands()
+    forge.shop.moves("other.txt", "x\n")
+    lands()
+    assert told == [
+        "opened, draft: yes",
+        "was up to date, draft: yes",
+        "brought up to date, draft: no",
+        "was up to date, draft: no",
+        "brought up to date, draft: no",
+    ]
+
+
+@one_forge
+def test_work_that_is_in_the_target_is_left_and_what_became_of_its_request_can_be_recorded(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = forge.shop.accepted()
+    uwf("land", thread)
+    forge.server.merge(forge.number)
+    refused = uwf("land", thread, check=1).error
+    assert refused["message"] == f"nothing is left to land: the work of thread {thread} is in main already"
+    command, _, why = refused["hint"].partition(" records ")
+    assert why == "what became of its request"
+    uwf(*command.split()[1:])
+    assert uwf("thread", "show", thread).json["work"]["state"] == "merged"
+    assert "merged" in uwf("land", thread, check=1).error["message"]
 
 
 def test_what_goes_on_with_the_thread_goes_on_with_its_request(uwf: Uwf, forge: Forge) -> None:

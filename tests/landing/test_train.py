@@ -64,6 +64,14 @@ def test_a_second_train_takes_only_what_is_new(uwf: Uwf, shop: Shop) -> None:
     assert uwf("land", "--train").json == []
 
 
+def test_a_train_says_which_work_is_in_the_branch_already(uwf: Uwf, shop: Shop) -> None:
+    there, other = writes(shop, "one"), writes(shop, "two")
+    shop.moves("one", "x\n")
+    done = uwf("land", "--train", "--format", "text")
+    assert other in done.out and there not in done.out
+    assert f"nothing is left to land: the work of thread {there} is in main already" in done.err
+
+
 def test_a_train_of_named_threads_goes_in_the_order_given(uwf: Uwf, shop: Shop) -> None:
     threads = [writes(shop, name) for name in ("one", "two", "three")]
     order = [threads[2], threads[0]]

@@ -116,6 +116,8 @@ def land(
             except InTarget as error:
                 if threads:
                     failures.add(error)
+                else:
+                    invocation.note(error.message)
             except UwfError as error:
                 failures.add(error)
 
@@ -151,7 +153,8 @@ def _view(value: Any, with_text: bool, with_thread: bool = False) -> str:
     rows = [("checks", f"{', '.join(passed)}: passed" if passed else "none")]
     if (pull := value["pull"]) is not None:
         rows = [("branch", f"{value['branch']}  {what}"), *rows]
-        rows.append(("pull", f"{pull['url']}  draft: {'yes' if pull['draft'] else 'no'}"))
+        done = "opened" if pull["new"] else "brought up to date" if pull["changed"] else "was up to date"
+        rows.append(("pull", f"{pull['url']}  {done}, draft: {'yes' if pull['draft'] else 'no'}"))
         if value["answered"]:
             rows.append(("answered", counted(value["answered"], "comment")))
     else:

@@ -109,8 +109,8 @@ class Landed(NamedTuple):
         ]
         pull = None
         if self.pull is not None:
-            number, url, draft, new = self.pull
-            pull = {"number": number, "url": url, "draft": draft, "new": new}
+            number, url, draft, new, changed = self.pull
+            pull = {"number": number, "url": url, "draft": draft, "new": new, "changed": changed}
         return {**self._asdict(), "checks": checks, "request": self.request._asdict(), "pull": pull}
 
 
@@ -172,6 +172,7 @@ class Landing:
         client = client_for(self._instance, self._to.repository) if self._to.repository is not None else None
         if client is not None:
             raise_if_merged(self._instance, self._at.head, client, self._branch)
+        is_changed = False
         for _ in range(_TRIES):
             onto, base = self._target()
             own, there = self._new_branch() if client is not None else self._requested_branch()
@@ -180,7 +181,7 @@ class Landing:
             if self._to.url:
                 push_record(self._instance, self._thread, self._to.url, self._tell)
             if client is not None and there and self._is_draft:
-                hold_back(client, own)
+                is_changed |= hold_back(client, own)
             moves = ([(own, there)] if own else []) + ([(onto, base)] if client is None else [])
             if all(self._moved(branch, before, rebased.commit) for branch, before in moves):
                 break
@@ -196,6 +197,8 @@ class Landing:
         if client is not None:
             with client:
                 pull = request_merge(self._instance, self._thread, client, branch, onto, text, self._is_draft)
+                is_changed |= pull.is_changed or there != rebased.commit
+                pull = pull._replace(is_changed=is_changed)
                 if not self._is_draft:
                     answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
         if self._settings.comment and self._history.start.issue is not None:
@@ -315,8 +318,12 @@ class Landing:
         if rebased.conflict is not None:
             self._conflicts(onto, base, rebased)
         if not rebased.commits:
+            has_request = self._to.repository is not None and self._requested()
             raise InTarget(
-                f"the work of thread {self._thread} is in {onto} already", f"uwf thread show {self._thread}"
+                f"nothing is left to land: the work of thread {self._thread} is in {onto} already",
+                f"uwf land {self._thread} --sync records what became of its request"
+                if has_request
+                else f"uwf thread show {self._thread}",
             )
         return rebased._replace(commit=there) if self._is_same(rebased, base, there) else rebased
 

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 
 class PullRequest(NamedTuple):
-    """A request. `is_new`: it was opened by this landing."""
+    """A request. `is_new`: it was opened by this landing; `is_changed`: it, its text or its commits were changed."""
 
     number: int
     url: str
     is_draft: bool
     is_new: bool
+    is_changed: bool
 
 
 def push_record(instance: Instance, thread: ThreadId, url: str, tell: Callable[[str], None]) -> None:
@@ -54,11 +55,13 @@ def push_record(instance: Instance, thread: ThreadId, url: str, tell: Callable[[
             tell(f"the thread is not pushed to {remote.name}: {error.message}; {later}")
 
 
-def hold_back(client: ForgeClient, branch: str) -> None:
-    """Make the request of a branch a draft, before something that nobody has accepted is pushed there."""
-    for change in client.open_changes(branch):
-        if not change.is_draft:
-            client.update_change(change.number, is_draft=True)
+def hold_back(client: ForgeClient, branch: str) -> bool:
+    """Make the request of a branch a draft, before something that nobody has accepted is pushed there. Return whether
+    one was none."""
+    ready = [change for change in client.open_changes(branch) if not change.is_draft]
+    for change in ready:
+        client.update_change(change.number, is_draft=True)
+    return bool(ready)
 
 
 def request_merge(
@@ -92,16 +95,17 @@ def request_merge(
             f"{change.url} of thread {thread} was {change.state}",
             "reopen it there, or land on another branch: --branch NAME",
         )
-    return PullRequest(change.number, change.url, change.is_draft, True)
+    return PullRequest(change.number, change.url, change.is_draft, True, True)
 
 
 def _updated(client: ForgeClient, change: ForgeChange, text: RequestText, is_draft: bool) -> PullRequest:
     key = key_at_end(change.body)
     body = _marked(text.body, key) if key else change.body
-    if body != change.body or change.is_draft != is_draft:
+    is_changed = body != change.body or change.is_draft != is_draft
+    if is_changed:
         stays = body.rstrip() == change.body.rstrip()
         change = client.update_change(change.number, body=None if stays else body, is_draft=is_draft)
-    return PullRequest(change.number, change.url, change.is_draft, False)
+    return PullRequest(change.number, change.url, change.is_draft, False, is_changed)
 
 
 def _marked(body: str, key: str) -> str:
