@@ -124,6 +124,23 @@ def test_the_claims_of_a_landing_hold_on_the_forge(request_: Request, tmp_path: 
     assert "| holds | `gate: merge` |" in summary and landed["checks"][0]["sha256"] in summary
 
 
+def test_the_claims_of_a_request_that_a_step_has_opened_hold_on_the_forge(request_: Request) -> None:
+    request_.shop.with_landing_role()
+    request_.checks("sh tests.sh")
+    thread = request_.shop.accepted()
+    request_.uwf("remote", "add", "origin", request_.url)
+    request_.uwf("push", "origin", thread)
+    request_.uwf("thread", "run", thread)
+    (body,) = request_.bodies()
+    ran = request_.checked("mend/add-two", body)
+    assert ran.code == 0, ran.log
+    assert [claim["what"] for claim in checks_of(ran.result)["claims"]] == [
+        "sh tests.sh exited with 0",
+        "tests: passed",
+        "gate: merge",
+    ]
+
+
 def forged(body: str, other: str, thread: str) -> dict[str, tuple[str, str]]:
     """Forged texts by what they try, each with the code of its refusal; `other` is of another thread and tree."""
     claims = claims_in(body)

@@ -24,6 +24,10 @@ graph:
   tests: {{ passed: gate, failed: fixer }}
   gate: {{ merge: $END, drop: {{ end: failed, reason: dropped }} }}
 """
+LANDED = """{ type: object, required: [status], oneOf: [
+      { properties: { status: { const: landed }, url: { type: string } }, required: [url] },
+      { properties: { status: { enum: [conflict, failed] }, reason: { type: string } }, required: [reason] } ] }"""
+"""Of the role `land`, to which `with_landing_role` gives what the gate has accepted."""
 CONFIG = """\
 workspace: { kind: worktree }
 agents:
@@ -42,6 +46,7 @@ class Shop:
     def __init__(self, uwf: Uwf, folder: Path, config: Callable[[str], Path]) -> None:
         self.uwf, self.folder, self._config = uwf, folder, config
         self.project, self.remote = folder / "shop", folder / "shop.git"
+        self._lander = ""
         self.adds("two")
         git("init", "-q", "-b", "main", self.project)
         (self.project / "sum.txt").write_text("one\n")
@@ -52,8 +57,21 @@ class Shop:
     def configured(self, more: str = "", fixes: str = "", workspace: str = "") -> None:
         """Write config.yaml with further sections, settings of the workspace, or other words for the fixer's."""
         text = CONFIG.replace("kind: worktree", f"kind: worktree{workspace}")
+        text = text.replace(
+            "tests: tries", f"tests: tries, land: {self._lander}" if self._lander else "tests: tries"
+        )
         text = text.replace("cat $WHAT >> sum.txt; ", fixes or "cat $WHAT >> sum.txt; ")
         self._config(text.replace("$WHAT", str(self.folder / "what")) + more)
+
+    def with_landing_role(self, agent: str = "uwf-land") -> None:
+        """Let the workflow land by itself, and its fixer get what comes of that."""
+        text = WORKFLOW.replace(
+            "graph:", f"  land: {{ description: l, systemPrompt: l, outputSchema: {LANDED} }}\ngraph:"
+        )
+        text = text.replace("merge: $END", "merge: land")
+        text += "  land: { landed: $END, conflict: { role: fixer, prompt: '{{ reason }}' }, failed: fixer }\n"
+        (self.folder / "mend.yaml").write_text(text)
+        self._lander = agent
 
     def with_remote(self, url: str = "") -> None:
         """Make the remote; `url` is what the project calls it, if that isn't its path."""

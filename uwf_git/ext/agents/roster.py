@@ -154,9 +154,10 @@ def _with_model(config: Config, member: Member) -> Member:
 
 def _with_program(program: AgentProgram, args: Sequence[str], member: Member) -> Member:
     try:
-        command = load_extension(f"{program.module}:parse_args")(args).command
+        options = load_extension(f"{program.module}:parse_args")(args)
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
+    command = getattr(options, "command", ())  # not every agent runs one
     if not command:
         return member
     return _on_path(member._replace(version=None), command[0])

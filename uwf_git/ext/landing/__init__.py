@@ -1,6 +1,6 @@
 """Landing: what a thread's work leaves for the outside, and gets back from there."""
 
-from uwf_git.plugin import Command, ConfigSection, Extension, RefKind
+from uwf_git.plugin import AgentProgram, Command, ConfigSection, Extension, RefKind
 
 EFFECTS = RefKind(
     "refs/uwf/effects/",
@@ -38,6 +38,7 @@ EXTENSION = Extension(
             "Share",
         ),
     ),
+    agents=(AgentProgram("uwf-land", "command", "uwf_git.ext.landing.agent:agent"),),
     refs=(EFFECTS,),
     pushed="uwf_git.ext.landing.pushed:pushed",
     merge_hint="uwf land {}",

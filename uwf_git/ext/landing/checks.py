@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.landing.effect_records import Check, Effects, now
 from uwf_git.ext.landing.effects import record, require_recordable
-from uwf_git.plugin import LOG_BYTES, STATUS_KEY, TEXT, checked_out, command_run, try_command
+from uwf_git.plugin import LOG_BYTES, STATUS_KEY, TEXT, AgentFailed, checked_out, command_run, try_command
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Hash, Head, Instance, StepWorkspace, ThreadId, Workflow
@@ -52,10 +54,11 @@ def check(
     commands: Iterable[tuple[str, ...]],
     seconds: float,
     tell: Callable[[str], None],
+    deadline: float | None = None,
 ) -> list[LandingCheck]:
     """Run commands in a checkout of a commit, one after the other, until one fails, and record each. Moves
-    `refs/uwf/effects/<ULID>`. Raises WorkspaceFailed, AgentFailed for a command that can't be started, RolledBack,
-    Untrusted."""
+    `refs/uwf/effects/<ULID>`. Raises WorkspaceFailed, AgentFailed for a command that can't be started or that the
+    deadline ends, RolledBack, Untrusted."""
     commands = list(commands)
     if not commands:
         return []
@@ -68,13 +71,24 @@ def check(
         for command in commands:
             tell(f"checks {shlex.join(command)}")
             variables = {**instance.secrets, "UWF_THREAD": thread}
-            done = try_command(command, folder / note.inside, variables, seconds)
+            left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+            done = try_command(command, folder / note.inside, variables, min(seconds, left))
+            if done.status is None and left < seconds:
+                raise _late(command)
             log = _kept(instance, done.log)
             shown = tuple(instance.redactor.text(word)[0] for word in command)
             results.append(_recorded(instance, thread, commit, tree, shown, done.status, log))
             if not results[-1].check.has_passed:
                 break
     return results
+
+
+def _late(command: Sequence[str]) -> AgentFailed:
+    late = AgentFailed(
+        f"ran out of time in the check {shlex.join(command)}", "raise agents.<name>.timeout in config.yaml"
+    )
+    late.timed_out = True
+    return late
 
 
 def _kept(instance: Instance, output: bytes) -> str:

@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.landing.landing_steps import AGENT
 from uwf_git.plugin import (
     HUMAN,
     OBJECT_ID,
@@ -119,7 +120,7 @@ def evidence(instance: Instance, history: History, checks: Mapping[Hash, Check])
         what = one_line(f"{shlex.join(check.command)} {check.end}", _LONGEST_WHAT)
         yield Claim(what, LANDING, None, node, check.tree, digest_of(effects.log(check)))
     for number, step in enumerate(history.steps, 1):
-        code = step_code(instance, step.detail) if step.role != USER else None
+        code = step_code(instance, step.detail) if step.role != USER and step.agent != AGENT else None
         if code is not None and not code.is_changed:
             what = one_line(": ".join(filter(None, role_and_result(instance, history, step))), _LONGEST_WHAT)
             by = one_line(maker(instance, step), _LONGEST_BY)

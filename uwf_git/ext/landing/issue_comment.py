@@ -45,7 +45,8 @@ def comment_on_issue(instance: Instance, head: Head, history: History, pull: Pul
 
 
 def _text(instance: Instance, head: Head, history: History, pull: PullRequest | None) -> str:
-    state = ended_state(head.archive).label if head.archive is not None else "at work"
+    under_way = "at work" if pull is None or pull.is_draft else "landed"
+    state = ended_state(head.archive).label if head.archive is not None else under_way
     parts = [
         f"Thread {markdown.code(head.thread)} of workflow {markdown.code(history.workflow.name)}: {state}",
         counted(len(history.steps), "step"),

@@ -19,6 +19,7 @@ from uwf_git.ext.landing.effect_records import Effect, digest_of
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
 from uwf_git.ext.landing.kin import effects_in_line, effects_of, goes_on_as, kin_of, texts_of_user
+from uwf_git.ext.landing.landing_steps import has_landed_in_step
 from uwf_git.ext.landing.pull_request import (
     PullRequest,
     hold_back,
@@ -70,13 +71,15 @@ _LOG_SHOWN = 4000  # characters of a failed check's output that the thread gets
 
 class Options(NamedTuple):
     """What a call says in place of the settings; "" leaves them. `plain`: no forge is asked, and the target itself
-    moves, as in a train."""
+    moves, as in a train. `in_step`: a step of the thread lands it, which has until `deadline` on time.monotonic()."""
 
     onto: str = ""
     branch: str = ""
     remote: str = ""
     commits: str = ""
     plain: bool = False
+    in_step: bool = False
+    deadline: float | None = None
 
 
 class Landed(NamedTuple):
@@ -115,7 +118,27 @@ class Landed(NamedTuple):
 
 
 class InTarget(Invalid):
-    """The work is in its target already."""
+    """The work is in its target `onto` already, at the commit `base`."""
+
+    def __init__(self, message: str, hint: str, onto: str, base: str) -> None:
+        super().__init__(message, hint)
+        self.onto, self.base = onto, base
+
+
+class Conflict(WorkspaceFailed):
+    """The work conflicts with its target in files. `why` is a clause, `text` what its thread needs to know."""
+
+    def __init__(self, thread: ThreadId, why: str, text: str, files: tuple[str, ...]) -> None:
+        super().__init__(f"thread {thread} does not land: {why}")
+        self.why, self.text, self.files = why, text, files
+
+
+class CheckFailed(AgentFailed):
+    """A check failed on the work together with its target. `why` and `text` as of a Conflict."""
+
+    def __init__(self, thread: ThreadId, why: str, text: str) -> None:
+        super().__init__(f"thread {thread} does not land: {why}")
+        self.why, self.text = why, text
 
 
 class _Moved(Declined):
@@ -138,7 +161,9 @@ class Landing:
         if options.plain:
             self._to = self._to._replace(repository=None)
         self._branch = options.branch
-        self._is_draft = _is_draft(instance, self._at, self._to.repository is not None)
+        self._in_step, self._deadline = options.in_step, options.deadline
+        has_request = self._to.repository is not None
+        self._is_draft = not self._in_step and _is_draft(instance, self._at, has_request)
 
     @property
     def _history(self) -> History:
@@ -151,11 +176,15 @@ class Landing:
     def land(self) -> Landed:
         """Push the work to a branch of its own and open the request to merge it or bring that up to date, if the remote
         is on a forge; else move the target itself: a branch of the remote, or without one of the repository. Raises
-        WorkspaceFailed for a conflict and AgentFailed for a check, after the thread was told; HeadMoved for a branch
-        that moves too often, RemoteFailed, Declined, Undecided."""
+        Conflict and CheckFailed, after the thread was told unless its own step lands it; HeadMoved for a branch that
+        moves too often, RemoteFailed, Declined, Undecided."""
         with self._instance.locks.turn(f"landing-{self._thread}", waits=self._waits):
             try:
                 return self._land()
+            except (Conflict, CheckFailed) as refusal:
+                if not self._in_step:
+                    refusal.hint = self._told(refusal.text)
+                raise
             finally:
                 if commit := self._to.project.ref(self._fetched):
                     self._to.project.drop({self._fetched: commit})
@@ -324,6 +353,8 @@ class Landing:
                 f"uwf land {self._thread} --sync records what became of its request"
                 if has_request
                 else f"uwf thread show {self._thread}",
+                onto,
+                base,
             )
         return rebased._replace(commit=there) if self._is_same(rebased, base, there) else rebased
 
@@ -357,7 +388,14 @@ class Landing:
             self._tell("no check: no role's command says `passed`, and land.checks names none")
         seconds = self._settings.timeout
         results = check(
-            self._instance, self._thread, self._to.workspace, rebased.commit, commands, seconds, self._tell
+            self._instance,
+            self._thread,
+            self._to.workspace,
+            rebased.commit,
+            commands,
+            seconds,
+            self._tell,
+            self._deadline,
         )
         if results and not results[-1].check.has_passed:
             self._fails(onto, base, results[-1])
@@ -413,7 +451,7 @@ class Landing:
         )
         if conflict.text:
             text += f"\n\n{fenced(conflict.text.rstrip())}"
-        self._raise(WorkspaceFailed, f"it conflicts with {onto} in {paths}", text)
+        raise Conflict(self._thread, f"it conflicts with {onto} in {paths}", text, tuple(conflict.paths))
 
     def _fails(self, onto: str, base: str, result: LandingCheck) -> None:
         command, how = " ".join(result.check.command), result.check.end
@@ -422,32 +460,31 @@ class Landing:
             f" repository. Find out why, and mend it.\n\n{fenced(result.log[-_LOG_SHOWN:].rstrip())}"
         )
         last = last_line(result.log)
-        self._raise(AgentFailed, f"{one_line(command, 60)} {how}{f': {last}' if last else ''}", text)
+        raise CheckFailed(self._thread, f"{one_line(command, 60)} {how}{f': {last}' if last else ''}", text)
 
-    def _raise(self, kind: type[UwfError], why: str, text: str) -> None:
-        """Give a text to the thread as its next turn, unless it has that or goes on already, and raise why."""
-        problem, head = f"thread {self._thread} does not land: {why}", self._at.head
+    def _told(self, text: str) -> str:
+        """Give a text to the thread as its next turn, unless it has that or goes on already. Return how to go on."""
+        head = self._at.head
         onward = (
             goes_on_as(self._instance, head, kin_of(self._instance, head))
             if head.archive is not None
             else head
         )
         if onward.archive is None and (onward is not head or text in texts_of_user(self._instance, [head])):
-            raise kind(problem, f"it was told before: uwf thread run {onward.thread}")
+            return f"it was told before: uwf thread run {onward.thread}"
         try:
-            goes_on = tell_thread(self._instance, head, text)
+            return f"it was told: uwf thread run {tell_thread(self._instance, head, text)}"
         except UwfError as error:
-            raise kind(problem, error.hint) from None
-        raise kind(problem, f"it was told: uwf thread run {goes_on}")
+            return error.hint
 
 
 def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool:
-    """Return whether the request of a thread's work is a draft: as long as it has not ended. Raises Invalid for work
-    that was not accepted."""
+    """Return whether the request of a thread's work is a draft: as long as it has not ended, unless a step has landed
+    it. Raises Invalid for work that was not accepted."""
     thread, archive = at.head.thread, at.head.archive
     if archive is None:
         if has_request:
-            return True
+            return not has_landed_in_step(instance, at.history)
         raise Invalid(f"thread {thread} has not ended", f"uwf thread run {thread}")
     left = code_at_end(instance, at)
     if left is None or left.is_merged or left.merge:

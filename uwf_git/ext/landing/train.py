@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.ext.landing.destination import branch_at
 from uwf_git.ext.landing.kin import effects_of, goes_on_as, kin_of
+from uwf_git.ext.landing.landing_steps import has_code_of
 from uwf_git.plugin import DamagedThread, ThreadState, code_at_end, ended_state, thread_code, words
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def has_landed(instance: Instance, head: Head, kin: list[Head]) -> bool:
     """Return whether the work up to a head was pushed to its target, other than to the branch of a request."""
     requests = {item.effect.name for _, item in effects_of(instance, kin, words.PULL_REQUEST)}
     return any(
-        item.is_settled and item.effect.prev == head.node and branch_at(item.effect.target) not in requests
+        item.is_settled
+        and branch_at(item.effect.target) not in requests
+        and has_code_of(instance, item.effect.prev, head)
         for _, item in effects_of(instance, [head], words.PUSH)
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.landing.destination import branch_at, repository_at
 from uwf_git.ext.landing.effect_records import ENDED, Effects, RecordedEffect, by_key
+from uwf_git.ext.landing.landing_steps import has_code_of, has_landed_in_step
 from uwf_git.plugin import (
     StoreDamaged,
     UwfError,
@@ -84,9 +85,13 @@ class _WorkStates:
             return self._requested(request, is_draft=False)
         for push in reversed(self._pushes(thread)):
             start, branch = _branch_of(push)
-            if push.effect.prev == head.node and (start, branch) not in self._of_branch:
+            if (start, branch) not in self._of_branch and has_code_of(self._instance, push.effect.prev, head):
                 return WorkState("landed", f"landed on {one_line(branch, _LONGEST_BRANCH)}", is_final=True)
-        return None if request is None else self._requested(request, head.archive is None)
+        return None if request is None else self._requested(request, self._is_draft(head))
+
+    def _is_draft(self, head: Head) -> bool:
+        history = self._instance.threads.history
+        return head.archive is None and not has_landed_in_step(self._instance, history(head))
 
     def _of_origin(self, head: Head, origins: dict[bytes, ThreadId]) -> WorkState | None:
         """Return the open request of the thread that this one goes on with."""

@@ -1,0 +1,418 @@
+"""A role that lands the thread's work as a step: where the graph leads after it, and the round of a review."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import git
+from conftest import REPOSITORY, Begin, Uwf
+from landing_forge import FORGES, Killer, at_forge
+from landing_forge import LandingForge as Forge
+from landing_shop import Shop
+
+from uwf_git.config.resolve import asks_model, full_name
+
+BRANCH = "mend/add-two"
+SCRIPT = """\
+export const meta = { name: "script", description: "A script." };
+return await agent("Land it.", { agentType: "uwf-land" });
+"""
+
+
+def shop_that_lands(uwf: Uwf, folder: Path, config: Callable[[str], Path]) -> Shop:
+    shop = Shop(uwf, folder, config)
+    shop.with_landing_role()
+    return shop
+
+
+@pytest.fixture
+def shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """With a remote that is on no forge."""
+    shop = shop_that_lands(uwf, tmp_path, config)
+    shop.with_remote()
+    shop.configured()
+    monkeypatch.chdir(shop.project)
+    return shop
+
+
+@pytest.fixture(params=FORGES)
+def forge(
+    request: pytest.FixtureRequest,
+    uwf: Uwf,
+    tmp_path: Path,
+    config: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Forge]:
+    with at_forge(request.param, shop_that_lands(uwf, tmp_path, config), monkeypatch) as forge:
+        yield forge
+
+
+one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
+
+
+def steps_of(uwf: Uwf, thread: str) -> list[dict[str, Any]]:
+    return list(uwf("thread", "steps", thread).json)
+
+
+def output_of(uwf: Uwf, thread: str) -> dict[str, Any]:
+    """The output of the last step, which is that of the role `land`."""
+    step = steps_of(uwf, thread)[-1]
+    assert (step["role"], step["agent"]) == ("land", "uwf-land")
+    return dict(step["output"])
+
+
+def landed(uwf: Uwf, shop: Shop, prompt: str = "Add *two*\nIt is missing.") -> str:
+    thread = shop.accepted(prompt)
+    uwf("thread", "run", thread)
+    return thread
+
+
+def test_the_work_lands_by_a_step_and_the_graph_ends_the_thread(uwf: Uwf, shop: Shop) -> None:
+    before = shop.at_remote("rev-parse", "main")
+    thread = landed(uwf, shop)
+    output = output_of(uwf, thread)
+    commit = shop.at_remote("rev-parse", "main")
+    assert (output["status"], output["onto"], output["commit"], output["url"]) == (
+        "landed",
+        "main",
+        commit,
+        "",
+    )
+    assert shop.at_remote("rev-parse", "main~1") == before
+    assert shop.at_remote("show", "main:sum.txt").split() == ["one", "two"]
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["work"]["text"]) == ("completed", "landed on main")
+    assert "is in main already" in uwf("land", thread, check=1).error["message"]
+    uwf("verify", "--strict")
+
+
+def test_a_train_passes_over_what_a_step_has_landed_and_the_target_dropped_since(
+    uwf: Uwf, shop: Shop
+) -> None:
+    landed(uwf, shop)
+    git("-C", shop.project, "push", "-q", "-f", "origin", "HEAD:main")
+    assert uwf("land", "--train").json == []
+
+
+def test_a_conflict_is_a_turn_of_the_role_that_the_edge_names_and_what_it_makes_of_it_lands(
+    uwf: Uwf, shop: Shop
+) -> None:
+    thread = shop.accepted()
+    shop.moves("sum.txt", "one\nthree\n")
+    base = shop.at_remote("rev-parse", "main")
+    merged, saw = shop.folder / "merged", shop.folder / "saw"
+    merged.write_text("one\ntwo\nthree\n")
+    merges = f"git merge -q {base} || cp {merged} sum.txt; git commit -qam merged"
+    shop.configured(fixes=f"cat > {saw}; {merges}; ")
+    uwf("thread", "run", thread, check=5)
+    assert [step["role"] for step in steps_of(uwf, thread)] == [
+        "fixer",
+        "tests",
+        "gate",
+        "land",
+        "fixer",
+        "tests",
+    ]
+    conflict = steps_of(uwf, thread)[3]["output"]
+    assert (conflict["status"], conflict["files"]) == ("conflict", ["sum.txt"])
+    told = json.loads(saw.read_text())
+    assert told["instruction"] == "it conflicts with main in sum.txt"
+    assert f"git merge {base}" in told["prompt"] and "three" in told["prompt"]
+    assert shop.at_remote("rev-parse", "main") == base
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("thread", "run", thread)
+    assert output_of(uwf, thread)["status"] == "landed"
+    assert shop.at_remote("show", "main:sum.txt").split() == ["one", "two", "three"]
+    assert shop.at_remote("rev-parse", "main~1") == base
+    assert len(uwf("thread", "list", "--all").json) == 1, "no other thread goes on with it"
+
+
+def test_a_check_that_fails_on_the_sum_alone_is_told_with_its_log(uwf: Uwf, shop: Shop) -> None:
+    thread = shop.accepted()
+    shop.moves("tests.sh", 'echo "is strict"; grep -q zero sum.txt\n')
+    base, saw = shop.at_remote("rev-parse", "main"), shop.folder / "saw"
+    shop.adds("zero")
+    shop.configured(fixes=f"cat > {saw}; cat {shop.folder / 'what'} >> sum.txt; ")
+    uwf("thread", "run", thread, check=5)
+    failed = steps_of(uwf, thread)[3]["output"]
+    assert (failed["status"], failed["reason"]) == ("failed", "sh tests.sh exited with 1: is strict")
+    assert "```\nis strict\n```" in json.loads(saw.read_text())["prompt"]
+    assert shop.at_remote("rev-parse", "main") == base
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("thread", "run", thread)
+    assert output_of(uwf, thread)["status"] == "landed"
+    assert "zero" in shop.at_remote("show", "main:sum.txt")
+
+
+def test_the_request_of_a_step_is_ready_and_the_end_brings_its_text_up_to_date(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = landed(uwf, forge.shop)
+    output = output_of(uwf, thread)
+    assert output["branch"] == BRANCH == forge.request["head"]
+    assert output["commit"] == forge.shop.at_remote("rev-parse", BRANCH)
+    assert str(output["url"]).endswith(f"/{forge.number}")
+    assert uwf("thread", "show", thread).json["work"]["state"] == "open"
+    body = str(forge.request["body"])
+    again = uwf("land", thread).json
+    assert (again["pull"]["number"], again["pull"]["draft"], again["commit"]) == (
+        forge.number,
+        False,
+        output["commit"],
+    )
+    assert len(forge.server.changes) == 1
+    assert "`land`" not in body and "`land`: `landed`" in str(forge.request["body"])
+    assert "`land: landed`" not in str(forge.request["body"]), "it found nothing out about the tree"
+
+
+def test_a_review_is_the_next_turn_and_the_graph_leads_to_the_same_branch_and_the_answers(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = landed(uwf, forge.shop)
+    first = forge.shop.at_remote("rev-parse", BRANCH)
+    forge.server.has(forge.number, ("ann", "And three."))
+    onward = uwf("land", thread, "--sync").json["told"]
+    assert onward != thread
+    forge.shop.adds("three")
+    uwf("thread", "run", onward, check=5)
+    assert [step["role"] for step in steps_of(uwf, onward)][-3:] == ["$USER", "fixer", "tests"]
+    uwf("thread", "answer", onward, "-m", "merge")
+    uwf("thread", "run", onward)
+    output = output_of(uwf, onward)
+    assert (output["status"], output["branch"]) == ("landed", BRANCH)
+    assert output["commit"] == forge.shop.at_remote("rev-parse", BRANCH) != first
+    assert forge.shop.at_remote("show", f"{BRANCH}:sum.txt").split() == ["one", "two", "three"]
+    answers = [text for _, login, text in forge.server.comments[forge.number] if login == forge.server.me]
+    assert len(forge.server.changes) == len(answers) == 1
+    assert str(output["commit"]) in answers[0] and "`fixer`: `added it`" in answers[0]
+    assert uwf("land", onward, "--sync").json["items"] == []
+
+
+@one_forge
+def test_a_request_that_a_step_has_opened_is_no_draft_while_the_thread_goes_on(
+    uwf: Uwf, forge: Forge
+) -> None:
+    workflow = forge.shop.folder / "mend.yaml"
+    workflow.write_text(workflow.read_text().replace("landed: $END", "landed: gate"))
+    thread = forge.shop.accepted()
+    uwf("thread", "run", thread, check=5)
+    again = uwf("land", thread).json
+    assert (again["pull"]["new"], again["pull"]["draft"]) == (False, False)
+    assert uwf("thread", "show", thread).json["work"]["state"] == "open"
+
+
+@one_forge
+def test_the_claims_of_a_request_that_a_step_has_opened_hold(uwf: Uwf, forge: Forge) -> None:
+    thread = landed(uwf, forge.shop)
+    git("-C", forge.shop.project, "fetch", "-q", "origin", BRANCH)
+    git("-C", forge.shop.project, "checkout", "-q", "--detach", "FETCH_HEAD")
+    text = forge.shop.folder / "request.md"
+    for _ in ("opened by the step", "brought up to date after it"):
+        text.write_text(str(forge.request["body"]))
+        judged = uwf("claims", text).json
+        assert [(row["what"], row["refused"]) for row in judged["claims"]] == [
+            ("sh tests.sh exited with 0", None),
+            ("tests: passed", None),
+            ("gate: merge", None),
+        ]
+        uwf("land", thread)
+
+
+def example(name: str) -> dict[str, Any]:
+    """A file of the guide."""
+    guide = (REPOSITORY / "docs" / "guides" / "landing.md").read_text()
+    return dict(yaml.safe_load(guide.partition(f"```yaml file={name}\n")[2].partition("```")[0]))
+
+
+@one_forge
+def test_reviews_go_to_a_role_of_their_own_as_the_guide_says(uwf: Uwf, forge: Forge, root: Path) -> None:
+    workflow, config = forge.shop.folder / "mend.yaml", root / "config.yaml"
+    mend, triage, settings = (
+        yaml.safe_load(workflow.read_text()),
+        example("triage.yaml"),
+        yaml.safe_load(config.read_text()),
+    )
+    mend["roles"] |= {**triage["roles"], "reviser": mend["roles"]["fixer"]}
+    mend["graph"] |= {**triage["graph"], "reviser": {"_": "tests"}}
+    workflow.write_text(yaml.safe_dump(mend))
+    settings["agents"] |= example("triage-agents.yaml")["agents"]
+    settings["agentOverrides"]["mend"] |= {"triage": "triage", "reviser": "fixes"}
+    config.write_text(yaml.safe_dump(settings))
+    thread = landed(uwf, forge.shop)
+    forge.server.has(forge.number, ("ann", "And three."))
+    reviewed = uwf("land", thread, "--sync").json["told"]
+    forge.shop.adds("three")
+    uwf("thread", "run", reviewed, check=5)
+    assert [step["role"] for step in steps_of(uwf, reviewed)][-4:] == ["$USER", "triage", "reviser", "tests"]
+    uwf("thread", "answer", reviewed, "-m", "merge")
+    uwf("thread", "run", reviewed)
+    onward = uwf("thread", "resume", reviewed, "-m", "And four.").json["thread"]
+    forge.shop.adds("four")
+    uwf("thread", "run", onward, check=5)
+    assert [step["role"] for step in steps_of(uwf, onward)][-4:] == ["$USER", "triage", "fixer", "tests"]
+
+
+# What was killed, or can't be said
+
+
+def runs_again(uwf: Uwf, forge: Forge, thread: str, branch: str) -> None:
+    uwf("thread", "run", thread)
+    output = output_of(uwf, thread)
+    assert (output["status"], output["branch"]) == ("landed", branch)
+    assert [change["head"] for change in forge.server.changes.values()].count(branch) == 1
+    assert forge.shop.at_remote("rev-parse", branch) == output["commit"]
+
+
+@one_forge
+def test_a_step_that_is_killed_as_its_request_is_opened_opens_no_second_one(
+    uwf: Uwf, begin: Begin, forge: Forge
+) -> None:
+    thread, killer = forge.shop.accepted(), Killer(forge.server, "after")
+    number = 0
+    while not forge.server.changes:
+        number += 1
+        killer.kills(begin("thread", "run", thread), number)
+        assert killer.has_killed
+    assert steps_of(uwf, thread)[-1]["role"] == "gate"
+    runs_again(uwf, forge, thread, BRANCH)
+
+
+@pytest.mark.extended
+@one_forge
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_step_that_is_killed_at_any_call_opens_no_second_request_and_forgets_none(
+    uwf: Uwf, begin: Begin, forge: Forge, moment: str
+) -> None:
+    number, killer = 0, Killer(forge.server, moment)
+    while number == 0 or killer.has_killed:
+        number += 1
+        thread, branch = forge.shop.accepted(f"Add the line {number}"), f"mend/add-the-line-{number}"
+        killer.kills(begin("thread", "run", thread), number)
+        if killer.has_killed:
+            runs_again(uwf, forge, thread, branch)
+    assert number > 3
+
+
+def test_a_step_that_is_killed_after_it_has_pushed_says_that_the_work_landed(
+    uwf: Uwf, begin: Begin, shop: Shop
+) -> None:
+    thread, hook = shop.accepted(), shop.remote / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nuntil test -s pid; do sleep 0.05; done; kill -9 $(cat pid)\n")
+    hook.chmod(0o755)
+    process = begin("thread", "run", thread)
+    (shop.remote / "pid").write_text(str(process.pid))
+    process.wait(60)
+    hook.unlink()
+    assert steps_of(uwf, thread)[-1]["role"] == "gate"
+    uwf("thread", "run", thread)
+    output = output_of(uwf, thread)
+    assert (output["status"], output["commit"]) == ("landed", shop.at_remote("rev-parse", "main"))
+    assert shop.at_remote("rev-list", "--count", "main") == "2"
+
+
+def test_a_conflict_has_failed_where_the_role_has_no_word_for_it(uwf: Uwf, shop: Shop) -> None:
+    workflow = shop.folder / "mend.yaml"
+    text = workflow.read_text().replace("[conflict, failed]", "[failed]")
+    workflow.write_text(text.replace("conflict: { role: fixer, prompt: '{{ reason }}' }, ", ""))
+    thread = shop.accepted()
+    shop.moves("sum.txt", "one\nthree\n")
+    uwf("thread", "step", thread)
+    assert output_of(uwf, thread)["status"] == "failed"
+
+
+def test_nothing_lands_by_a_role_that_could_not_say_so(uwf: Uwf, shop: Shop) -> None:
+    workflow = shop.folder / "mend.yaml"
+    text = workflow.read_text().replace("const: landed", "const: done").replace("landed: $END", "done: $END")
+    workflow.write_text(text)
+    thread, before = shop.accepted(), shop.at_remote("rev-parse", "main")
+    refused = uwf("thread", "run", thread, check=6).error
+    assert "role land has no output for landed" in refused["message"] and "enum" in refused["hint"]
+    assert shop.at_remote("rev-parse", "main") == before
+
+
+# Time
+
+
+def test_a_check_that_outlasts_its_own_limit_has_failed(uwf: Uwf, shop: Shop) -> None:
+    thread, before = shop.accepted(), shop.at_remote("rev-parse", "main")
+    shop.configured("land: { checks: [sleep 60], timeout: 0.2 }\n")
+    uwf("thread", "step", thread)
+    assert output_of(uwf, thread)["reason"] == "sleep 60 ran out of time"
+    assert shop.at_remote("rev-parse", "main") == before
+
+
+def test_a_check_that_outlasts_the_step_fails_it_and_the_step_can_be_made_again(uwf: Uwf, shop: Shop) -> None:
+    shop.with_landing_role("lands")
+    shop.configured("land: { checks: [sleep 60] }\n")
+    uwf("config", "set", "agents.lands.command", "uwf-land")
+    uwf("config", "set", "agents.lands.timeout", "1")
+    thread, before = shop.accepted(), shop.at_remote("rev-parse", "main")
+    refused = uwf("thread", "run", thread, check=6).error
+    assert "ran out of time in the check sleep 60" in refused["message"]
+    assert steps_of(uwf, thread)[-1]["role"] == "gate" and shop.at_remote("rev-parse", "main") == before
+    assert [item for item in uwf("effect", "list", thread).json if item["kind"] == "check"] == []
+    uwf("config", "unset", "land")
+    uwf("config", "unset", "agents.lands.timeout")
+    uwf("thread", "run", thread)
+    assert output_of(uwf, thread)["status"] == "landed"
+
+
+# Who may land
+
+
+def test_an_agent_lands_nothing_neither_by_the_program_nor_by_another_thread(uwf: Uwf, shop: Shop) -> None:
+    other, before = shop.accepted("Other"), shop.at_remote("rev-parse", "main")
+    thread = shop.at_gate()
+    printed = shop.folder / "printed"
+    program = Path(sys.executable).with_name("uwf-land")
+    tries = f"{program} {other} land; {program} {thread} land; uwf thread run {other}; uwf land {other}"
+    shop.configured(fixes=f"( {tries} ) > {printed} 2>&1; cat {shop.folder / 'what'} >> sum.txt; ")
+    uwf("thread", "fork", thread, "--at", "0")
+    fork = uwf("thread", "list").json[0]["thread"]
+    uwf("thread", "step", fork)
+    text = printed.read_text()
+    assert text.count(f"only a person lands thread {other}") == 3, text
+    assert shop.at_remote("rev-parse", "main") == before
+    assert steps_of(uwf, other)[-1]["role"] == "gate"
+
+
+def test_a_program_that_is_named_by_its_path_lands_nothing(uwf: Uwf, shop: Shop) -> None:
+    shop.with_landing_role(str(Path(sys.executable).with_name("uwf-land")))
+    shop.configured()
+    thread, before = shop.accepted(), shop.at_remote("rev-parse", "main")
+    refused = uwf("thread", "run", thread, check=6).error
+    assert "name uwf-land without a path" in refused["hint"]
+    assert shop.at_remote("rev-parse", "main") == before
+
+
+@pytest.mark.needs("bwrap", "node")
+def test_code_that_asks_for_it_lands_nothing(uwf: Uwf, shop: Shop) -> None:
+    (shop.folder / "script.js").write_text(SCRIPT)
+    uwf("workflow", "put", shop.folder / "script.js")
+    thread = uwf("thread", "start", "script", "-p", "null").json["thread"]
+    uwf("thread", "run", thread, check=15)
+    (call,) = (item["thread"] for item in uwf("thread", "list", "--all").json if item["thread"] != thread)
+    (attempt,) = uwf("thread", "attempts", call).json
+    assert "uwf-land plays roles that config.yaml gives to it" in attempt["error"]
+
+
+@pytest.mark.parametrize("agent", ["uwf-land", "land"])
+def test_no_other_agent_stands_in_for_it_and_it_stands_in_for_none(agent: str) -> None:
+    """By `--agent` for a whole run, or as the fallback that a workflow names."""
+    assert not asks_model(full_name(agent))
+
+
+def test_a_rehearsal_lands_nothing_and_needs_no_network(uwf: Uwf, shop: Shop) -> None:
+    workflow, before = shop.folder / "mend.yaml", shop.at_remote("rev-parse", "main")
+    git("-C", shop.project, "remote", "set-url", "origin", "http://127.0.0.1:1/shop.git")
+    assert uwf("workflow", "validate", workflow).json["findings"] == []
+    assert uwf("workflow", "rehearse", workflow).json["ok"]
+    uwf("run", workflow, "-p", "Add two", "--agent", "uwf-rehearse")
+    assert shop.at_remote("for-each-ref", "--format=%(objectname)", "refs/heads") == before

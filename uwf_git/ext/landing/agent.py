@@ -1,0 +1,134 @@
+"""`uwf-land`: landing as a step.
+
+It lands the thread's work as it stands, as `uwf land` does, and says what became of it: landed; a conflict with the
+target; or failed, if a check fails on both together. The workflow's edges lead on from there, and the next role reads
+what conflicts or the end of the check's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.ext.landing.landing_steps import AGENT, CONFLICT, FAILED, LANDED
+from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.plugin import (
+    STATUS_KEY,
+    AgentFailed,
+    ExpectedOutput,
+    RequirementUnmet,
+    Usage,
+    counted,
+    judge_answer,
+    read_options,
+    render_frontmatter,
+    schema_name,
+)
+
+if TYPE_CHECKING:
+    from uwf_git.ext.landing.landing import Landed, Options
+
+USAGE = f"{AGENT} [--onto BRANCH] [--branch NAME] [--remote NAME] [--commits squash|steps|keep] [--no-forge]"
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    from uwf_git.ext.landing.landing import Options
+    from uwf_git.ext.landing.settings import COMMITS
+
+    valued = ("--onto", "--branch", "--remote", "--commits")
+    options, rest = read_options(AGENT, USAGE, args, valued, ("--no-forge",))
+    if rest:
+        raise Usage(f"{AGENT} has no argument {rest[0]}", USAGE)
+    values = dict(options)
+    onto, branch, remote, commits = (values.get(name, "") for name in valued)
+    if commits not in ("", *COMMITS):
+        raise Usage(f"{AGENT}: --commits is {', '.join(COMMITS[:-1])} or {COMMITS[-1]}", USAGE)
+    return Options(onto, branch, remote, commits, "--no-forge" in values, in_step=True)
+
+
+def run(ctx: Context) -> Reply:
+    """Land the work. Raises AgentFailed if the role's schema has no words for what became of it, if no person has this
+    step made, and as landing does."""
+    from uwf_git.ext.landing.landing import CheckFailed, Conflict, InTarget, Landing
+
+    _require_chosen(ctx)
+    _landed(ctx, "", "", "", "", "", ())  # else the work would land, and nothing could say so
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        ctx.show(f"{line}\n".encode(), whole=True)
+
+    instance, options = ctx.instance, ctx.options._replace(deadline=ctx.deadline)
+    try:
+        landed = Landing(instance, instance.threads.head(ctx.thread), options, tell).land()
+    except InTarget as error:  # as if the step was killed after it pushed
+        return _landed(ctx, error.onto, error.onto, error.base, "", f"{error.message}.", lines)
+    except Conflict as error:
+        fields = {"reason": error.why, "files": list(error.files)}
+        return _reply(ctx, (CONFLICT, FAILED), fields, error.text, lines)
+    except CheckFailed as error:
+        return _reply(ctx, (FAILED,), {"reason": error.why, "files": []}, error.text, lines)
+    url = landed.pull.url if landed.pull is not None else ""
+    return _landed(ctx, landed.onto, landed.branch, landed.commit, url, _text(landed), lines)
+
+
+def _require_chosen(ctx: Context) -> None:
+    """Raise unless the user's configuration, or the user, gave the role to this agent: code can name any agent, and a
+    step can run any command."""
+    if ctx.history.workflow.code is not None:
+        raise AgentFailed(
+            f"{AGENT} plays roles that config.yaml gives to it, and code asks for it",
+            "land when the thread has ended: uwf land",
+        )
+    try:
+        ctx.instance.require_person(f"lands thread {ctx.thread}")
+    except RequirementUnmet as error:
+        raise AgentFailed(
+            error.message, f"{error.hint}; in config.yaml, name {AGENT} without a path"
+        ) from None
+
+
+def _landed(
+    ctx: Context, onto: str, branch: str, commit: str, url: str, text: str, lines: Sequence[str]
+) -> Reply:
+    fields = {"onto": onto, "branch": branch, "commit": commit, "url": url}
+    return _reply(ctx, (LANDED,), fields, text, lines)
+
+
+def _reply(
+    ctx: Context, statuses: Sequence[str], fields: dict[str, Any], text: str, lines: Sequence[str]
+) -> Reply:
+    """Return the answer with the first status that the role's schema takes."""
+    body = "\n\n".join((text, *(f"- {line}" for line in lines))) + "\n"
+    names = schema_name(ctx.schema.payload).names
+    key = next((name for name in STATUS_KEY if name in names), STATUS_KEY[0])
+    problems: list[str] = []
+    for status in statuses:
+        output = {key: status, **fields}
+        reply = Reply(render_frontmatter(output, body), output=output)
+        verdict = judge_answer(reply, ExpectedOutput(ctx.role, ctx.schema, ctx.reads))
+        if not verdict.problems:
+            return reply
+        problems += verdict.problems
+    raise AgentFailed(
+        f"role {ctx.role.name} has no output for {statuses[0]}: {problems[0]}",
+        f"let its schema have status: {{enum: [{LANDED}, {CONFLICT}, {FAILED}]}}, then step again",
+    )
+
+
+def _text(landed: Landed) -> str:
+    where = f"{landed.remote}/{landed.onto}" if landed.remote else landed.onto
+    what = f"{counted(landed.commits, 'commit')} on {where} ({landed.base[:12]})"
+    if landed.pull is None:
+        return f"Landed: {what}, which is {landed.commit[:12]} now."
+    answers = f", {counted(landed.answered, 'comment')} answered" if landed.answered else ""
+    return f"Landed as {landed.pull.url}: branch {landed.branch}, {what}{answers}."
+
+
+agent = create_agent(AGENT, run, parse_args=parse_args, usage=USAGE)
+main = agent.main
+
+if __name__ == "__main__":
+    main()
