@@ -92,6 +92,12 @@ def test_the_work_lands_by_a_step_and_the_graph_ends_the_thread(uwf: Uwf, shop: 
     uwf("verify", "--strict")
 
 
+def test_the_end_of_a_run_advises_nothing_about_work_that_a_step_has_landed(uwf: Uwf, shop: Shop) -> None:
+    thread = shop.accepted()
+    printed = uwf("thread", "run", thread, "--format", "text").err
+    assert f"its code is at uwf/work/{thread}, landed on main" in printed
+
+
 def test_a_train_passes_over_what_a_step_has_landed_and_the_target_dropped_since(
     uwf: Uwf, shop: Shop
 ) -> None:
@@ -158,7 +164,8 @@ def test_the_request_of_a_step_is_ready_and_the_end_brings_its_text_up_to_date(
     assert output["branch"] == BRANCH == forge.request["head"]
     assert output["commit"] == forge.shop.at_remote("rev-parse", BRANCH)
     assert str(output["url"]).endswith(f"/{forge.number}")
-    assert uwf("thread", "show", thread).json["work"]["state"] == "open"
+    shown = uwf("thread", "show", thread, "--format", "text").out
+    assert f"pull #{forge.number} open" in shown and "uwf land" not in shown
     body = str(forge.request["body"])
     again = uwf("land", thread).json
     assert (again["pull"]["number"], again["pull"]["draft"], again["commit"]) == (

@@ -140,7 +140,7 @@ def code_next(instance: Instance, head: Head, left: CodeLeft, name: str) -> Code
     state = extensions.work_states(instance, [head]).get(head.thread)
     if left.is_merged:
         return CodeNext("", "merged")
-    if state is not None and state.is_final:
+    if state is not None and (state.is_final or state.is_current):
         return CodeNext("", state.text)
     return CodeNext((extensions.merge_hint(name) or left.merge) if left.merge else "", "")
 

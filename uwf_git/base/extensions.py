@@ -166,12 +166,14 @@ class Pages(NamedTuple):
 
 class WorkState(NamedTuple):
     """What became of a thread's work: a `state` for machines, a `text` of a few words for people, and the address of a
-    page on it, "" without one. `is_final`: it is where it was to go, or was turned down there."""
+    page on it, "" without one. `is_final`: it is where it was to go, or was turned down there; `is_current`: the work
+    at the thread's head has come as far, and nobody here has more to do for it now."""
 
     state: str
     text: str
     url: str = ""
     is_final: bool = False
+    is_current: bool = False
 
     def as_json(self) -> dict[str, str | None]:
         return {"state": self.state, "text": self.text, "url": self.url or None}

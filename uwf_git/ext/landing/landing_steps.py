@@ -31,7 +31,13 @@ def has_code_of(instance: Instance, step: Hash | None, head: Head) -> bool:
     """Return whether a thread had the code of its head at a step: what a step lands is of the one before it."""
     if step is None or step == head.node:
         return step is not None
-    from uwf_git.plugin import thread_code
+    return _commit_at(instance, step) == _commit_at(instance, head.node)
 
-    then, now = thread_code(instance, step), thread_code(instance, head.node)
-    return then is not None and now is not None and then.commit == now.commit
+
+def _commit_at(instance: Instance, node: Hash) -> str:
+    """Return the commit of the code up to a step, "" if it has none."""
+    from uwf_git.plugin import step_code
+
+    steps = (past.step for past in instance.threads.past(node))
+    codes = (step_code(instance, step.detail) for step in steps if step.role != USER)
+    return next((code.commit for code in codes if code is not None), "")

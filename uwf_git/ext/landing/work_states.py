@@ -87,7 +87,12 @@ class _WorkStates:
             start, branch = _branch_of(push)
             if (start, branch) not in self._of_branch and has_code_of(self._instance, push.effect.prev, head):
                 return WorkState("landed", f"landed on {one_line(branch, _LONGEST_BRANCH)}", is_final=True)
-        return None if request is None else self._requested(request, self._is_draft(head))
+        if request is None:
+            return None
+        state, pushes = self._requested(request, self._is_draft(head)), self._pushes(thread)
+        own = [push.effect.prev for push in pushes if request in self._requests_of(push)]
+        is_current = state.state == "open" and bool(own) and has_code_of(self._instance, own[-1], head)
+        return state._replace(is_current=is_current)
 
     def _is_draft(self, head: Head) -> bool:
         history = self._instance.threads.history
