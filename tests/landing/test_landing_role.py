@@ -164,6 +164,8 @@ def test_the_request_of_a_step_is_ready_and_the_end_brings_its_text_up_to_date(
     assert output["branch"] == BRANCH == forge.request["head"]
     assert output["commit"] == forge.shop.at_remote("rev-parse", BRANCH)
     assert str(output["url"]).endswith(f"/{forge.number}")
+    title = str(forge.request["title"])
+    assert not forge.request["draft"] and title.removeprefix("WIP:").removeprefix("Draft:") == title
     shown = uwf("thread", "show", thread, "--format", "text").out
     assert f"pull #{forge.number} open" in shown and "uwf land" not in shown
     body = str(forge.request["body"])
