@@ -198,6 +198,7 @@ uwf = group(
         "templates": ("texts", "List workflows to start from."),
         "gc": ("store", "Pack the store."),
         "verify": ("verify", "Verify every node, commit, page and decision."),
+        "blame": ("blame", "Show who wrote each line of a file: thread, step, role, model."),
         "help": ("texts", "Print the help of a command or a topic."),
         "guide": ("texts", "Print a reference text or an example workflow."),
         "completion": ("config", "Print the shell completion script."),
@@ -216,7 +217,7 @@ uwf = group(
     ),
     sections={
         "Run": ("run", "continue", "thread", "workspace", "clean", "inbox", "agent", "setup"),
-        "Read": ("ps", "watch", "grep", "stats", "export"),
+        "Read": ("ps", "watch", "grep", "stats", "export", "blame"),
         "Workflows and crews": ("workflow", "templates", "guide"),
         "Many at once": (),
         "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish"),

@@ -199,7 +199,8 @@ class Extension(NamedTuple):
 
     The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
     `collected` gets an Instance, to clean the private folder in `uwf gc`. `pushed` gets an Instance and a thread's id,
-    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch.
+    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch; `landed`
+    gets the same, and returns those that the thread's record says it pushed to any branch.
     `work_states` gets an Instance and heads of threads, and returns by its id the `WorkState` of each of whose work it
     knows more; it is asked if the store has refs of the extension, and only shipped ones are. `checks` gets an Instance
     and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that
@@ -223,6 +224,7 @@ class Extension(NamedTuple):
     pushed: str = ""
     work_states: str = ""
     merge_hint: str = ""
+    landed: str = ""
     checks: str = ""
     guard: str = ""
 
@@ -416,6 +418,16 @@ def work_states(instance: Any, heads: Collection[Any]) -> dict[str, WorkState]:
 def merge_hint(thread: str) -> str:
     """Return the command by which a user merges a thread's accepted work, "" if no extension has one."""
     return next((extension.merge_hint for extension in every() if extension.merge_hint), "").format(thread)
+
+
+def landed(instance: Any, thread: str) -> set[str]:
+    """Return the commits that a thread's record says it has pushed."""
+    return {
+        commit
+        for extension in every()
+        if extension.landed
+        for commit in load(extension.landed)(instance, thread)
+    }
 
 
 def checks() -> Iterator[tuple[str, str]]:

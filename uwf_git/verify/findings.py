@@ -52,6 +52,7 @@ CODES = {
     "wrong-call": "a call of code by another thread than says so, or not under the id that follows from what was asked",
     "wrong-code": "code whose commit has another tree in a project here, or is not a commit",
     "lost-code": "code whose commit was made here, and is gone from its project",
+    "other-patch": "a commit of a project whose message claims a thread that changed something else",
     "wrong-page": "a page for people that is not what the nodes say",
     # workflows
     "bad-source": "a workflow's definition does not compile",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.selection import short_ids
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import counted, one_line
 
@@ -32,6 +35,7 @@ UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarel
     "uwf verify uwf/threads/01M7  a branch, tag or commit, as it was published",
     "uwf verify .                 a checkout; no store is needed",
     "uwf verify --remote origin   what was fetched from there, and its branches",
+    "uwf verify --merged main     the threads that commits of a branch stand on",
     "uwf verify --signatures      and who signed which step",
     "uwf verify --require signed  that every record is signed, by whom git trusts",
     "uwf verify --strict          a warning is a failure",
@@ -43,6 +47,9 @@ UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarel
 )
 @click.option("--no-fetch", is_flag=True, help="With --remote: do not ask the remote for its branches.")
 @click.option("--branch", metavar="NAME", help="With PATH: the branch that a detached HEAD is of.")
+@click.option(
+    "--merged", metavar="BRANCH", help="Verify the threads that the project's commits there stand on."
+)
 @click.option("--signatures", is_flag=True, help="Also check who signed each commit and archive tag.")
 @click.option("--require", metavar="RULE", help="Require a signature: signed, or signed-by=NAME[,NAME].")
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
@@ -53,6 +60,7 @@ def verify(
     remote: str | None,
     no_fetch: bool,
     branch: str | None,
+    merged: str | None,
     signatures: bool,
     require: str | None,
     strict: bool,
@@ -68,11 +76,15 @@ def verify(
     it is uncertain: a head is unknown to your log of heads, or checks were left undone after a minute of slow ones
     (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
     that are not in a shallow clone, are a warning. The code of code workflows is not run.
+
+    --merged lists the commits of a branch of this folder's project, since the oldest thread began or in a range A..B,
+    with the threads that they stand on, by their id, patch or lines, and verifies these. A commit whose message claims
+    a thread that changed something else is a finding.
     """
     from uwf_git.api.check import check, check_tree, with_proofs
 
-    if (bool(what) + everything + (remote is not None)) > 1:
-        raise Usage("threads, branches, --all and --remote exclude each other", "give one of them")
+    if (bool(what) + everything + (remote is not None) + (merged is not None)) > 1:
+        raise Usage("threads, branches, --all, --remote and --merged exclude each other", "give one of them")
     if no_fetch and remote is None:
         raise Usage("--no-fetch is for --remote", "name the remote: --remote origin --no-fetch")
     path = _path(what)
@@ -85,8 +97,16 @@ def verify(
         )
     progress = _Progress()
     gc.set_threshold(UNCOLLECTED)
+    commits: dict[str, Any] = {}
     try:
-        if path is not None:
+        if merged is not None:
+            from uwf_git.api.attribution import absence, verify_merged
+
+            landed = verify_merged(invocation.instance, Path.cwd(), merged, progress.commit)
+            report, commits = landed.report, landed.to_json()
+            if landed.absent:
+                invocation.warn(absence(landed.absent))
+        elif path is not None:
             report = check_tree(path, branch=branch or "", on_commit=progress.commit)
         else:
             threads, revision = _threads_or_branch(invocation, what)
@@ -108,7 +128,8 @@ def verify(
         )
     if signatures or (path is None and report.refs and _has_store(invocation)):
         report = with_proofs(invocation.instance, report, signatures, require)
-    invocation.emit(report.to_json(), _text)
+    names = cache(lambda: short_ids(invocation.instance))
+    invocation.emit({**report.to_json(), **commits}, lambda value: _commits(value, names) + _text(value))
     if status := report.exit_status:
         raise Exit(status)
     if strict and report.verified.warnings:
@@ -168,6 +189,24 @@ def _check_branch(invocation: Invocation, revision: str, progress: _Progress) ->
         raise NotFound(
             f"no branch, tag or commit {one_line(revision, 80)!r} in the store, nor around here", hint
         ) from error
+
+
+def _commits(value: Any, names: Callable[[], Callable[[str], str]]) -> str:
+    """Return a row for each commit of a branch: what it stands on, and how."""
+    rows = []
+    for item in value.get("commits", ()):
+        on = ", ".join(
+            f"{names()(share['thread'])} {_how(share, item['lines'])}" for share in item["threads"]
+        )
+        is_wrong = item["problems"] or not all(share["verified"] for share in item["threads"])
+        rows.append((terminal.style(item["commit"][:10], "red" if is_wrong else "dim"), on, item["subject"]))
+    more = "and older ones: give a range, A..B\n" if value.get("more") else ""
+    return terminal.table(rows, free=2) + more
+
+
+def _how(share: Any, lines: int) -> str:
+    how = f"{share['lines']} of {counted(lines, 'line')}" if share["how"] == "lines" else share["how"]
+    return how if share["verified"] else f"{how}, not verified"
 
 
 def _text(value: Any) -> str:

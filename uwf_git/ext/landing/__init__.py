@@ -43,6 +43,7 @@ EXTENSION = Extension(
     pushed="uwf_git.ext.landing.pushed:pushed",
     merge_hint="uwf land {}",
     work_states="uwf_git.ext.landing.work_states:work_states",
+    landed="uwf_git.ext.landing.pushed:landed",
     node_types=dict.fromkeys(
         ("9ZX7TD69ANCDQ", "BXMK3YSCEJ641", "80GWRGV0RW5XG"), "uwf_git.ext.landing.node_types:SCHEMAS"
     ),

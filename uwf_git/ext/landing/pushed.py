@@ -1,4 +1,4 @@
-"""The branches of threads' requests, for `uwf clean`."""
+"""The commits that threads have pushed, for `uwf clean` and `uwf blame`."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ def pushed(instance: Instance, thread: ThreadId) -> dict[tuple[str, str], set[st
         if effect.kind == words.PUSH and branch in requested:
             commits[url, branch].add(effect.name)
     return commits
+
+
+def landed(instance: Instance, thread: ThreadId) -> set[str]:
+    """Return the commits that a thread has pushed or begun to push. Raises StoreDamaged."""
+    effects = Effects(instance.store).of_thread(thread)
+    return {item.effect.name for item in effects if item.effect.kind == words.PUSH}

@@ -1,0 +1,444 @@
+"""Who wrote a line, and what merged commits stand on, however a thread's work came into the branch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import git
+from conftest import Uwf
+from landing_shop import Shop
+from written_project import ROUNDED, SHOP, TAXED, Writer, WrittenProject
+
+ADA = "Ada Example"
+
+
+@pytest.fixture
+def shop(
+    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> WrittenProject:
+    shop = WrittenProject(uwf, tmp_path, config)
+    monkeypatch.chdir(shop.path)
+    return shop
+
+
+def written(thread: str) -> list[tuple[str, Writer | str]]:
+    """The lines of shop.py, and their writers."""
+    steps: list[tuple[str, Writer | str]] = [
+        (SHOP, ADA),
+        (TAXED, (thread, 1, "coder", "coder-model")),
+        (ROUNDED, (thread, 2, "reviewer", "reviewer-model")),
+    ]
+    return [(line, writer) for text, writer in steps for line in text.splitlines()]
+
+
+def test_lines_of_a_merged_branch_are_of_its_steps(shop: WrittenProject) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.git("merge", "-q", "--no-ff", "-m", "Merge it", f"uwf/work/{thread}")
+    assert shop.blamed() == written(thread)
+    value = shop.merged()
+    assert [[(share["thread"], share["how"]) for share in item["threads"]] for item in value["commits"]] == [
+        [(thread, "commit")],
+        [(thread, "commit")],
+    ]
+
+
+def test_a_squash_merge_keeps_each_line_with_the_step_that_wrote_it(shop: WrittenProject) -> None:
+    thread = shop.taxed_and_rounded()
+    commit = shop.squashed(thread)
+    assert shop.blamed() == written(thread)
+    (row,) = shop.merged()["commits"]
+    assert (row["commit"], row["threads"]) == (
+        commit,
+        [{"thread": thread, "how": "squash", "lines": 10, "verified": True}],
+    )
+
+
+def test_a_squash_that_says_nothing_of_the_thread_and_was_moved_is_known_by_its_lines(
+    shop: WrittenProject,
+) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.commits("shop.py", '"""A shop."""\n\n' + SHOP)
+    shop.squashed(thread)
+    assert shop.blamed() == [('"""A shop."""', ADA), ("", ADA), *written(thread)]
+    row = shop.merged()["commits"][0]
+    assert row["threads"] == [{"thread": thread, "how": "lines", "lines": 10, "verified": True}]
+
+
+# What users of git-ai, which keeps such facts in notes on commits, wish for in its open issues.
+
+
+def test_wish_2079_the_outer_commit_of_a_squash_merge_does_not_hide_the_inner_one(
+    shop: WrittenProject,
+) -> None:
+    """git-ai-project/git-ai#2079: some GitLabs make two commits, and name the outer one."""
+    thread = shop.taxed_and_rounded()
+    base = shop.git("rev-parse", "main")
+    squash = shop.squashed(thread)
+    outer = shop.git(
+        "commit-tree", "-p", base, "-p", squash, "-m", "Merge branch 'tax'", f"{squash}^{{tree}}"
+    )
+    shop.git("reset", "-q", "--hard", outer)
+    assert shop.blamed() == written(thread)
+    (row,) = shop.merged()["commits"]
+    assert (row["commit"], [share["thread"] for share in row["threads"]]) == (squash, [thread])
+
+
+def test_wish_97_a_rebased_branch_is_still_its_steps(shop: WrittenProject) -> None:
+    """git-ai-project/git-ai#97: rebasing cleans all authorship."""
+    thread = shop.taxed_and_rounded()
+    shop.commits("shop.py", '"""A shop."""\n\n' + SHOP)
+    shop.git("checkout", "-q", "--detach", f"uwf/work/{thread}")
+    shop.git("-c", "user.name=Bob", "rebase", "-q", "main")
+    shop.git("branch", "-f", "main", "HEAD")
+    shop.git("checkout", "-q", "main")
+    assert shop.blamed() == [('"""A shop."""', ADA), ("", ADA), *written(thread)]
+    rows = shop.merged()["commits"]
+    assert [[(share["thread"], share["how"]) for share in row["threads"]] for row in rows] == [
+        [(thread, "patch")],
+        [(thread, "patch")],
+        [],
+    ]
+
+
+def test_wish_951_commits_that_are_picked_after_a_skipped_one_are_still_their_steps(
+    shop: WrittenProject,
+) -> None:
+    """git-ai-project/git-ai#951: after `git cherry-pick --skip` nothing more is attributed."""
+    thread = shop.taxed_and_rounded()
+    first, second = shop.git("rev-list", "--reverse", f"main..uwf/work/{thread}").split()
+    shop.commits("other.py", "one = 1\n")
+    shop.git("cherry-pick", first)
+    assert "empty" in shop.tried("cherry-pick", first, second)
+    shop.git("cherry-pick", "--skip")
+    assert shop.blamed() == written(thread)
+    assert [[share["how"] for share in row["threads"]] for row in shop.merged()["commits"]] == [
+        ["patch"],
+        ["patch"],
+        [],
+    ]
+
+
+def test_wish_1214_a_persons_lines_in_a_squash_of_both_are_the_persons(shop: WrittenProject) -> None:
+    """git-ai-project/git-ai#1214: a squash of agents' commits and a person's loses some of either."""
+    thread = shop.taxed_and_rounded()
+    shop.git("checkout", "-q", "-b", "work", f"uwf/work/{thread}")
+    lines = [*written(thread), ("RATE = 0.19", ADA)]
+    lines.insert(6, ("    assert rate < 1", ADA))
+    shop.commits("shop.py", "".join(f"{line}\n" for line, _ in lines), "Check the rate")
+    shop.git("checkout", "-q", "main")
+    shop.git("merge", "-q", "--squash", "work")
+    shop.git("commit", "-q", "-m", "Tax and round (#1)")
+    assert shop.blamed() == lines
+    (row,) = shop.merged()["commits"]
+    assert row["lines"] == 12
+    assert row["threads"] == [{"thread": thread, "how": "lines", "lines": 10, "verified": True}]
+
+
+def test_wish_95_a_fresh_clone_knows_two_branches_that_changed_one_file(
+    shop: WrittenProject, uwf: Uwf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git-ai-project/git-ai#95: notes of two clones conflict, and a third has those of one of them."""
+    remote, store = tmp_path / "shop.git", tmp_path / "store.git"
+    shop.configured(", remote: origin")
+    git("clone", "-q", "--bare", shop.path, remote)
+    shop.git("remote", "add", "origin", remote)
+    git("init", "-q", "--bare", store)
+    uwf("init")
+    uwf("remote", "add", "origin", store)
+    one = shop.taxed_and_rounded()
+    first = "NAMES = ['tea', 'coffee']\nCURRENCIES = ['euro', 'dollar', 'krona', 'yen']\n"
+    (tmp_path / "first").write_text(first)
+    two = shop.thread(f"cat {tmp_path / 'first'} shop.py > new.py; mv new.py shop.py")
+    shop.squashed(one)
+    shop.squashed(two, "Name things (#2)")
+    shop.git("push", "-q", "origin", "main")
+    uwf("push")
+    lines = [*((line, (two, 1, "coder", "coder-model")) for line in first.splitlines()), *written(one)]
+    assert shop.blamed() == lines
+
+    monkeypatch.setenv("UWF_STORAGE_ROOT", str(tmp_path / "fresh"))
+    git("clone", "-q", "--no-local", remote, tmp_path / "clone")
+    monkeypatch.chdir(tmp_path / "clone")
+    uwf("init")
+    uwf("remote", "add", "origin", store)
+    uwf("pull")
+    before = uwf("blame", "shop.py")
+    assert {line["thread"] for line in before.json["lines"]} == {None}
+    assert sorted(before.json["absent"]) == sorted([one, two])
+    how = before.err.strip().partition("compared: ")[2].replace("REMOTE", "origin")
+    subprocess.run(how, shell=True, check=True)  # as it is typed
+    assert shop.blamed() == lines
+    assert shop.merged()["absent"] == []
+
+
+def test_wish_2344_a_persons_edit_of_an_agents_line_is_the_persons_and_the_lines_around_it_are_not(
+    shop: WrittenProject,
+) -> None:
+    """git-ai-project/git-ai#2344: a line stays the agent's though a person rewrote it."""
+    thread = shop.taxed_and_rounded()
+    shop.squashed(thread)
+    text = "".join(f"{line}\n" for line, _ in written(thread))
+    shop.commits("shop.py", text.replace("before * rate", "before * rate / 100"), "Rates are per cent")
+    lines = written(thread)
+    lines[6] = ("    return before + before * rate / 100", ADA)
+    assert shop.blamed() == lines
+
+
+def test_wish_1079_a_rebase_that_begins_with_a_deletion_keeps_what_follows(shop: WrittenProject) -> None:
+    """git-ai-project/git-ai#1079: of three commits, the first of which only deletes, authorship is lost in a rebase."""
+    shop.commits("old.py", "one = 1\ntwo = 2\n", "Add old things")
+    (shop.folder / "taxed").write_text(TAXED)
+    (shop.folder / "rounded").write_text(ROUNDED)
+    append = f"git rm -q old.py; git commit -qm 'Remove it'; cat {shop.folder / 'taxed'} >> shop.py"
+    thread = shop.thread(append, f"cat {shop.folder / 'rounded'} >> shop.py")
+    shop.commits("more.py", "three = 3\n", "Add more")
+    shop.git("checkout", "-q", "--detach", f"uwf/work/{thread}")
+    shop.git("rebase", "-q", "main")
+    shop.git("branch", "-f", "main", "HEAD")
+    shop.git("checkout", "-q", "main")
+    assert shop.blamed() == written(thread)
+    rows = shop.merged("HEAD~4..HEAD")["commits"]
+    assert [[share["how"] for share in row["threads"]] for row in rows] == [
+        ["patch"],
+        ["patch"],
+        ["patch"],
+        [],
+    ]
+
+
+# What else becomes of code.
+
+
+def test_reformatted_renamed_and_copied_lines_are_of_who_wrote_them(shop: WrittenProject) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.squashed(thread)
+    text = "".join(f"{line}\n" for line, _ in written(thread))
+    shop.commits("shop.py", text.replace("    ", "\t").replace("\n", "\r\n"), "Reformat")
+    shop.git("mv", "shop.py", "sale.py")
+    shop.git("commit", "-q", "-m", "Rename")
+    lines = [(line.replace("    ", "\t"), writer) for line, writer in written(thread)]
+    assert shop.blamed("sale.py") == lines
+    moved = "".join(f"{line}\n" for line, _ in lines[7:])
+    (shop.path / "sale.py").write_text("".join(f"{line}\n" for line, _ in lines[:7]))
+    shop.commits("rounding.py", moved, "Split")
+    assert shop.blamed("rounding.py")[2:] == lines[9:]
+
+
+def test_work_on_a_file_that_was_renamed_meanwhile_is_its_steps(shop: WrittenProject) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.git("mv", "shop.py", "sale.py")
+    shop.commits("sale.py", '"""A shop."""\n\n' + SHOP, "Rename")
+    shop.squashed(thread)
+    assert shop.blamed("sale.py")[2:] == written(thread)
+
+
+def test_half_of_the_work_in_a_commit_and_an_amended_message_are_still_its_steps(
+    shop: WrittenProject,
+) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.git("cherry-pick", f"uwf/work/{thread}~1")
+    shop.git("commit", "-q", "--amend", "--author=Bob <bob@example.invalid>", "-m", "Tax only")
+    assert shop.blamed() == written(thread)[:7]
+
+
+def test_what_a_person_wrote_before_or_by_themselves_is_not_a_threads(shop: WrittenProject) -> None:
+    """The thread did the same later, or never landed."""
+    shop.commits("shop.py", SHOP + TAXED, "Tax by hand")
+    shop.commits("shop.py", SHOP, "Revert it")
+    shop.taxed_and_rounded()
+    shop.commits("shop.py", SHOP + "\n\nimport os\n\n\ndef cost(prices, rate):\n    return 1\n", "Cost")
+    assert {writer for _, writer in shop.blamed()} == {ADA}
+    rows = shop.merged("HEAD~3..HEAD")["commits"]
+    assert [row["threads"] for row in rows] == [[], [], []]
+
+
+def test_an_agents_own_commits_and_rebases_are_of_its_step(shop: WrittenProject) -> None:
+    for name, text in (("taxed", TAXED), ("rounded", ROUNDED)):
+        (shop.folder / name).write_text(text)
+    commits = "; ".join(
+        f"cat {shop.folder / name} >> shop.py; git commit -qam {name}" for name in ("taxed", "rounded")
+    )
+    rewrites = "git reset -q --soft HEAD~1; git commit -qm 'Both in one'; echo x > other.py"
+    thread = shop.thread(commits, rewrites)
+    shop.squashed(thread)
+    coder = (thread, 1, "coder", "coder-model")
+    assert [writer for _, writer in shop.blamed()] == [ADA] * 2 + [coder] * 10
+    assert shop.blamed("other.py") == [("x", (thread, 2, "reviewer", "reviewer-model"))]
+
+
+def test_what_an_agent_merges_into_its_work_stays_other_peoples(shop: WrittenProject) -> None:
+    """The target, which a person moves meanwhile."""
+    (shop.folder / "taxed").write_text(TAXED)
+    merging = "git merge -q --no-edit main"
+    write = f"{merging}; cat {shop.folder / 'taxed'} >> shop.py; git commit -qam Tax"
+    person = "a person wrote this line, not an agent"
+    ahead = (
+        f"cd {shop.path}; printf '{person}' > other.txt; git add .; git commit -qm Other; cd - > /dev/null"
+    )
+    thread = shop.thread(f"{write}; {ahead}", f"{merging}; echo more > more.txt")
+    (other,) = shop.git("log", "--format=%H", "-1", "main").split()
+    assert shop.git("merge-base", "main", f"uwf/work/{thread}") == other
+    shop.git("merge", "-q", "--no-ff", "-m", "Merge", f"uwf/work/{thread}")
+    assert shop.blamed("other.txt") == [(person, ADA)]
+    assert shop.blamed() == written(thread)[:7]
+    assert shop.blamed("more.txt") == [("more", (thread, 2, "reviewer", "reviewer-model"))]
+
+
+def test_a_claim_that_the_code_belies_is_a_finding_and_no_attribution(shop: WrittenProject) -> None:
+    thread = shop.taxed_and_rounded()
+    commit = shop.commits("shop.py", SHOP + "exec(input())\n", f"Tax\n\nUwf-Thread: {thread}\n")
+    blamed = shop.uwf("blame", "shop.py")
+    assert {line["thread"] for line in blamed.json["lines"]} == {None}
+    message = f"commit {commit[:12]} claims thread {thread}, but changes something else than that"
+    assert blamed.err == f"uwf: {message}\n"
+    value = shop.merged(check=7)
+    assert [(finding["code"], finding["message"]) for finding in value["findings"]] == [
+        ("other-patch", message)
+    ]
+    assert value["commits"][0]["problems"] == [message]
+
+
+def test_a_claim_of_a_thread_that_is_not_here_is_unchecked(shop: WrittenProject) -> None:
+    shop.taxed_and_rounded()
+    shop.commits("shop.py", SHOP + "one = 1\n", "Add one\n\nUwf-Thread: 01M8EGRDK7XSPNYN2WNJGMYZXB\n")
+    (finding,) = shop.merged(check=125)["findings"]
+    assert finding["code"] == "unchecked" and "which is not here" in finding["message"]
+
+
+def test_a_small_change_made_again_elsewhere_is_found_by_its_claim(shop: WrittenProject) -> None:
+    """Neither its surroundings nor its length would tell."""
+    shop.commits("list.txt", "".join(f"{number}\n" for number in range(20)), "Count")
+    thread = shop.thread("sed -i s/^10$/ten/ list.txt")
+    shop.commits(
+        "list.txt", "".join(f"{number}\n" for number in range(20)).replace("9\n", "nine\n", 1), "Nine"
+    )
+    text = (shop.path / "list.txt").read_text().replace("10\n", "ten\n")
+    shop.commits("list.txt", text, f"Ten\n\n* Do it\n\n  Uwf-Thread: {thread}\n")
+    assert [line for line in shop.blamed("list.txt") if line[1] != ADA] == [
+        ("ten", (thread, 1, "coder", "coder-model"))
+    ]
+
+
+def test_a_merged_thread_that_does_not_verify_is_said(shop: WrittenProject, root: Path) -> None:
+    thread, other = shop.taxed_and_rounded(), shop.thread("echo x > other.py")
+    shop.squashed(thread)
+    shop.squashed(other, "Other")
+    store, head = ("--git-dir", root / "store.git"), f"refs/uwf/archive/{thread}^"
+    forged = git(
+        *store, "commit-tree", "-p", f"{head}{{commit}}", "-m", "0003 coder: done", f"{head}{{tree}}"
+    )
+    git(*store, "update-ref", f"refs/uwf/attempts/{thread}", forged)
+    value = shop.merged(check=7)
+    assert [[share["verified"] for share in row["threads"]] for row in value["commits"]] == [[True], [False]]
+
+
+def test_what_was_cleaned_is_known_unless_it_was_discarded(shop: WrittenProject, uwf: Uwf) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.squashed(thread, f"Tax and round\n\nUwf-Thread: {thread}\n")
+    uwf("clean", "--yes")
+    assert shop.blamed() == written(thread)
+    uwf("clean", thread, "--discard", "--yes")
+    shop.git("reflog", "expire", "--expire=all", "--all")
+    shop.git("gc", "-q", "--prune=now")
+    blamed = uwf("blame", "shop.py")
+    assert {line["thread"] for line in blamed.json["lines"]} == {None} and blamed.json["absent"] == [thread]
+    assert f"claims thread {thread}, whose code is not here" in blamed.err
+    (finding,) = shop.merged(check=125)["findings"]
+    assert (finding["code"], finding["thread"]) == ("unchecked", thread)
+
+
+@pytest.fixture
+def landed(
+    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Shop, str, str]:
+    """A project with a remote, a thread that has landed there, and the commit."""
+    shop = Shop(uwf, tmp_path, config)
+    shop.configured()
+    shop.with_remote()
+    monkeypatch.chdir(shop.project)
+    thread = shop.accepted()
+    shop.moves("other.txt", "x\n")
+    return shop, thread, str(uwf("land", thread).json["commit"])
+
+
+def test_what_uwf_landed_stands_on_its_thread(uwf: Uwf, landed: tuple[Shop, str, str]) -> None:
+    _, thread, commit = landed
+    git("fetch", "-q")
+    value = uwf("verify", "--merged", "origin/main").json
+    assert [(row["commit"], row["threads"]) for row in value["commits"]] == [
+        (commit, [{"thread": thread, "how": "patch", "lines": 1, "verified": True}]),
+        (git("rev-parse", "main"), []),
+    ]
+    lines = uwf("blame", "sum.txt", "origin/main").json["lines"]
+    assert [(line["thread"], line["step"], line["role"]) for line in lines] == [
+        (None, None, None),
+        (thread, 1, "fixer"),
+    ]
+
+
+def test_a_clone_without_a_threads_code_knows_by_its_record_what_it_landed(
+    uwf: Uwf, landed: tuple[Shop, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, thread, commit = landed
+    git("init", "-q", "--bare", tmp_path / "store.git")
+    uwf("remote", "add", "origin", tmp_path / "store.git")
+    uwf("push")
+    monkeypatch.setenv("UWF_STORAGE_ROOT", str(tmp_path / "fresh"))
+    git("clone", "-q", "--no-local", shop.remote, tmp_path / "clone")
+    monkeypatch.chdir(tmp_path / "clone")
+    uwf("init")
+    uwf("remote", "add", "origin", tmp_path / "store.git")
+    uwf("pull")
+    lines = uwf("blame", "sum.txt").json["lines"]
+    assert [(line["thread"], line["step"], line["how"]) for line in lines] == [
+        (None, None, None),
+        (thread, 1, "landed"),
+    ]
+    (row,) = (row for row in uwf("verify", "--merged", "main").json["commits"] if row["claims"])
+    assert (row["commit"], row["threads"]) == (
+        commit,
+        [{"thread": thread, "how": "landed", "lines": 1, "verified": True}],
+    )
+    (tmp_path / "clone/sum.txt").write_text("one\ntwo\nthree\n")
+    git("commit", "-qam", f"Three\n\nUwf-Thread: {thread}")
+    (finding,) = json.loads(uwf("verify", "--merged", "main", check=125).out)["findings"]
+    assert (finding["code"], finding["object"]) == ("unchecked", git("rev-parse", "HEAD"))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("absent.py",), 3, "has no file absent.py"),
+        (("../outside.py",), 2, "is outside of"),
+        (("binary",), 1, "is binary"),
+        (("folder",), 3, "has no file folder"),
+        (("shop.py", "--", "-x"), 2, "is no revision"),
+        (("shop.py", "absent"), 3, "has no commit absent"),
+    ],
+)
+def test_what_cannot_be_blamed_is_one_line(
+    shop: WrittenProject, words: tuple[str, ...], status: int, message: str
+) -> None:
+    (shop.path / "binary").write_bytes(b"\0\1")
+    shop.commits("folder/one", "one\n")
+    shop.uwf("init")
+    error = shop.uwf("blame", *words, check=status).error
+    assert message in error["message"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.py", "-x.py", ":(top)x", 'q"\\t.py', "naïve.py", "new\nline", "\x1b[31m.py"]
+)
+def test_files_of_any_name_have_their_writers(shop: WrittenProject, name: str) -> None:
+    (shop.folder / "name").write_text(name)
+    thread = shop.thread(f'name="$(cat {shop.folder / "name"})"; printf "one = 1\\ntwo = 2\\n" > "./$name"')
+    shop.squashed(thread)
+    assert shop.blamed("--", name) == [
+        (line, (thread, 1, "coder", "coder-model")) for line in ("one = 1", "two = 2")
+    ]
+    text = shop.uwf("--format", "text", "blame", "--", name).out
+    assert text.count("\n") == 2 and "\x1b" not in text
