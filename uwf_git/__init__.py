@@ -8,7 +8,7 @@ Rooms, each importing only from itself and those above it, and extensions, known
     git      a repository: objects, refs, packs, locks, the git program
     workflow the language and the moderator: parse, check, compile, decide, rehearse; pure
     config   config.yaml, .env, policies, secrets
-    forge    forges: addresses of issues and repositories, logins, their REST APIs
+    forge    forges and trackers: addresses of issues and repositories, logins, their REST APIs
     store    nodes, threads, versions, index: everything under refs/uwf/
     trust    who signed what, and who may
     workspaces  where agents work: a git worktree per thread, and commits of what its steps left

@@ -76,6 +76,7 @@ from uwf_git.api.exchange import push as _push_threads
 from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
 from uwf_git.api.forges import client_for as client_for
+from uwf_git.api.forges import client_of_issue as client_of_issue
 from uwf_git.api.fork import fork as _fork_thread
 from uwf_git.api.listing import ACTIVE as _ACTIVE_STATES
 from uwf_git.api.listing import TO_STEP as TO_STEP
@@ -391,14 +392,17 @@ from uwf_git.forge.address import parse_issue as parse_issue
 from uwf_git.forge.address import parse_repository as parse_repository
 from uwf_git.forge.answers import Change as _ForgeChange
 from uwf_git.forge.client import ForgeClient as ForgeClient
-from uwf_git.forge.client import ForgeDeclined as ForgeDeclined
-from uwf_git.forge.client import ForgeUnavailable as ForgeUnavailable
-from uwf_git.forge.client import Hints as _ForgeHints
 from uwf_git.forge.feedback import Feedback as Feedback
 from uwf_git.forge.feedback_text import FeedbackEntry as FeedbackEntry
 from uwf_git.forge.feedback_text import feedback_entries as feedback_entries
 from uwf_git.forge.feedback_text import feedback_text as feedback_text
 from uwf_git.forge.feedback_text import place_of_feedback as place_of_feedback
+from uwf_git.forge.marks import MARK as _FORGE_MARK
+from uwf_git.forge.marks import key_at_end as key_at_end
+from uwf_git.forge.marks import mark_of as mark_of
+from uwf_git.forge.rest import ForgeDeclined as ForgeDeclined
+from uwf_git.forge.rest import ForgeUnavailable as ForgeUnavailable
+from uwf_git.forge.rest import Hints as _ForgeHints
 from uwf_git.forge.review_client import ReviewClient as ReviewClient
 from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
@@ -797,6 +801,7 @@ DefinitionRegistry = _DefinitionRegistry
 DiagramDrawing = _DiagramDrawing
 FETCH_TOOL = _FETCH_TOOL
 FINDING_CODES = _FINDING_CODES
+FORGE_MARK = _FORGE_MARK
 FieldReader = _FieldReader
 FileChange = _FileChange
 ForgeChange = _ForgeChange

@@ -13,7 +13,8 @@ from forge_server import Failing, ForgeServer, answer, forge_server
 from uwf_git.base.errors import Declined, Invalid, RemoteFailed, Usage
 from uwf_git.ext.ci.comments import MARK, Body, api_of, handed_over, read_bodies, write_comments
 from uwf_git.ext.ci.job import CHANGE, SWEEP, Job
-from uwf_git.forge.client import ForgeClient, ForgeUnavailable
+from uwf_git.forge.client import ForgeClient
+from uwf_git.forge.rest import ForgeUnavailable
 
 FORGES = ("github", "gitlab", "forgejo", "gitea")
 TOKEN = "secret-token-0123456789"

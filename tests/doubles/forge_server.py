@@ -73,7 +73,8 @@ class Failing(NamedTuple):
 class ForgeServer:
     """What there is on the forge: `issues` and `changes` by number, as their fields; `comments` as [id, login, text] by
     the number of the change, on GitLab those of issues in `issue_comments`. `failing` are the answers to the next calls
-    of a method. `token` is the only one that is valid, None for any; after `revoked` more calls it is none."""
+    of a method. `token` is the only one that is valid, None for any; after `revoked` more calls it is none. If it
+    `is_public`, strangers read the repository without one, on GitLab without what was said."""
 
     def __init__(self, forge: str, me: str | None, repository: Path | None = None) -> None:
         self.forge, self.me, self.repository = forge, me, repository
@@ -86,6 +87,7 @@ class ForgeServer:
         self.default_branch = "main"
         self.token: str | None = None
         self.revoked: int | None = None
+        self.is_public = False
         self.url = ""
         self.page = PAGE
         self.reviews = ForgeReviews(self, answer)
@@ -196,6 +198,10 @@ class ForgeServer:
                 return False
         headers = {name.lower(): value for name, value in asked.headers.items()}
         given = headers.get("private-token") or headers.get("authorization", "").partition(" ")[2]
+        if self.is_public and not given:
+            return asked.method == "GET" and not _NOTES.fullmatch(
+                _PREFIX.sub("", urlsplit(unquote(asked.path)).path)
+            )
         return self.token is None or given == self.token
 
     def _done(self, asked: Asked) -> Answer:
@@ -221,6 +227,7 @@ class ForgeServer:
                 self._last += 1
                 rows.append([self._last, self.me or "github-actions[bot]", asked.body["body"]])
                 return 201, self._shown(rows[-1]), {}
+            rows = rows[::-1] if query.get("sort") == "desc" else rows
             return self.page_of([self._shown(row) for row in rows], path, query)
         if match := _ISSUE.fullmatch(path):
             return self._issue(int(match[1]))
@@ -392,7 +399,13 @@ def forge_server(
     forge: str, me: str | None = "uwf-bot", repository: Path | None = None
 ) -> Iterator[ForgeServer]:
     """Serve a forge; `me` is the login of the token, None if the API doesn't say. `repository` is a bare one."""
-    server = ForgeServer(forge, me, repository)
+    with serving(ForgeServer(forge, me, repository)) as server:
+        yield server
+
+
+@contextmanager
+def serving(server: Any) -> Iterator[Any]:
+    """Serve what has an `answer` to each call, under a `url` that it gets."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

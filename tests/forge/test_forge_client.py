@@ -13,7 +13,8 @@ from git_servers import bare
 from uwf_git.base.errors import Declined, RemoteFailed
 from uwf_git.forge.address import Forge, ForgeRepository
 from uwf_git.forge.answers import draft_title
-from uwf_git.forge.client import ForgeClient, ForgeDeclined, ForgeUnavailable
+from uwf_git.forge.client import ForgeClient
+from uwf_git.forge.rest import ForgeDeclined, ForgeUnavailable
 
 FORGES = ("github", "gitlab", "forgejo", "gitea")
 VERSIONS = {"github": "v3", "gitlab": "v4", "forgejo": "v1", "gitea": "v1"}

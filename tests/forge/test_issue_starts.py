@@ -13,7 +13,7 @@ import pytest
 from cli_samples import PAIR, scripted, write
 from commands import git
 from conftest import Result, Uwf
-from forge_server import TOKEN, ForgeServer, forge_server
+from forge_server import TOKEN, Failing, ForgeServer, forge_server
 from git_servers import bare
 from issue_injections import INJECTIONS, Injection
 
@@ -202,13 +202,52 @@ def test_a_closed_issue_is_told(gitea: Forge) -> None:
     assert "ann/work#42 is closed" in gitea.start().err
 
 
-def test_who_is_not_logged_in_starts_nothing(gitea: Forge, uwf: Uwf) -> None:
+def test_who_is_not_logged_in_starts_nothing_with_what_strangers_may_not_read(gitea: Forge, uwf: Uwf) -> None:
     gitea.server.has_issue(42)
     refused = uwf("run", "pair", gitea.server.issue_url(42), "--agent", "uwf-rehearse", check=1)
     assert "not logged in" in refused.error["message"]
     assert refused.error["hint"] == f"log in: tea login add --url {gitea.server.url}, or set GITEA_TOKEN"
-    assert not gitea.server.asked
+    assert not any("Authorization" in call.headers for call in gitea.server.asked)
     assert uwf("thread", "list").json == []
+
+
+def test_what_everybody_may_read_needs_no_login(forge: Forge, uwf: Uwf) -> None:
+    forge.server.is_public = True
+    forge.server.has_issue(42, "It fails", "Always.", ("bob", "Here too."))
+    done = uwf("thread", "start", "pair", forge.server.issue_url(42))
+    prompt = forge.payload(done.json["thread"])["prompt"]
+    assert "Always." in prompt
+    if forge.server.is_gitlab:
+        assert "Here too." not in prompt and prompt.endswith("Left out: 1 comment not read.")
+        assert "1 comment of issue" in done.err
+    else:
+        assert "Here too." in prompt
+
+
+def test_a_stranger_is_told_to_log_in_where_an_issue_is_not_there_or_the_rate_is_limited(
+    forge: Forge, uwf: Uwf
+) -> None:
+    forge.server.is_public = True
+    for failure, status in (
+        (Failing(404, {}), 3),
+        (Failing(403, {}), 1),
+        (Failing(429, {}, {"Retry-After": "3600"}), 8),
+    ):
+        forge.server.failing["GET"] = [failure]
+        refused = uwf("thread", "start", "pair", forge.server.issue_url(42), check=status)
+        assert VARIABLES[forge.server.forge] in refused.error["hint"]
+    assert uwf("thread", "list").json == []
+
+
+def test_of_very_many_comments_the_newest_are_read(forge: Forge) -> None:
+    forge.server.page = 100
+    forge.server.has_issue(42, "It fails", "x", *(("bob", f"Remark {n}.") for n in range(1, 606)))
+    calls = len(forge.server.asked)
+    _, payload = forge.started()
+    numbers = [int(number) for number in re.findall(r"Remark (\d+)\.", payload["prompt"])]
+    assert numbers == list(range(numbers[0], 606)) and numbers[0] > 105
+    assert payload["prompt"].endswith(f"Left out: {numbers[0] - 106} older comments, 105 comments not read.")
+    assert len(forge.server.asked) - calls <= 7
 
 
 def test_a_misspelt_workflow_asks_no_forge(gitea: Forge, uwf: Uwf) -> None:

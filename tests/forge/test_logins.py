@@ -72,7 +72,12 @@ def test_a_variable_counts_for_the_hosts_it_is_meant_for(
     variable: str,
     configured: Callable[[str], Config],
 ) -> None:
-    assert login(kind, host, configured(OWN), {**TOKENS, **environ}) == (TOKENS[variable], variable, False)
+    assert login(kind, host, configured(OWN), {**TOKENS, **environ}) == (
+        TOKENS[variable],
+        variable,
+        False,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_gh_is_asked_for_the_host_and_sees_no_token_of_another(
 ) -> None:
     programs("gh", f'test -z "$GH_ENTERPRISE_TOKEN$GH_TOKEN" || exit 1\ntest "$*" = "{GH}" && echo {SECRET}')
     config = configured("forges: {x.example.org: github}")
-    assert login("github", "ghe.example.org", config) == (SECRET, "gh", False)
+    assert login("github", "ghe.example.org", config) == (SECRET, "gh", False, "")
     with pytest.raises(Invalid):
         login("github", "other.example.org", config)
 
@@ -136,7 +141,7 @@ def test_the_real_gh_has_the_token_of_its_host_alone(
     hosts.write_text(f"ghe.example.org:\n    user: ann\n    oauth_token: {SECRET}\n")
     config = configured("forges: {x.example.org: github}")
     environ = {**TOKENS, "GH_CONFIG_DIR": str(hosts.parent)}
-    assert login("github", "ghe.example.org", config, environ) == (SECRET, "gh", False)
+    assert login("github", "ghe.example.org", config, environ) == (SECRET, "gh", False, "")
     with pytest.raises(Invalid, match="not logged in"):
         login("github", "other.example.org", config, environ)
 
@@ -150,7 +155,7 @@ def test_glab_is_asked_for_the_host_and_whether_its_token_is_one_of_oauth(
 ) -> None:
     own = "config get token --host own.example.org", "config get is_oauth2 --host own.example.org"
     programs("glab", f'case "$*" in "{own[0]}") echo {SECRET};; "{own[1]}") echo {answer};; *) exit 1;; esac')
-    assert login("gitlab", "own.example.org", configured("")) == (SECRET, "glab", bearer)
+    assert login("gitlab", "own.example.org", configured("")) == (SECRET, "glab", bearer, "")
     with pytest.raises(Invalid):
         login("gitlab", "other.example.org", configured(""))
 
@@ -196,7 +201,7 @@ def test_teas_login_of_the_host_is_used(configured: Callable[[str], Config], tmp
         f"- 7\n- {{name: mine, url: 'https://git.example.org:3000/', token: {SECRET}, default: true}}\n"
     )
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    assert login("gitea", "git.example.org:3000", configured(""), environ) == (SECRET, "tea", False)
+    assert login("gitea", "git.example.org:3000", configured(""), environ) == (SECRET, "tea", False, "")
     with pytest.raises(Invalid):
         login("gitea", "git.example.org", configured(""), environ)
 

@@ -1,21 +1,20 @@
-"""Reading an issue of a forge, for a thread that starts with it."""
+"""Reading an issue of a forge or a tracker, for a thread that starts with it."""
 
 from __future__ import annotations
 
 import time
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.api.forges import client_for
+from uwf_git.api.forges import client_of_issue
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.base.text import counted
 from uwf_git.format.kinds import StartIssue
 from uwf_git.store.instance import Instance
 
 MOST_COMMENTS = 500
-"""Comments that are read, oldest first."""
+"""Comments that are read, the newest ones."""
 
 
 class IssueText(NamedTuple):
@@ -26,21 +25,23 @@ class IssueText(NamedTuple):
 
 
 def read_issue(instance: Instance, name: str, folder: Path) -> IssueText:
-    """Read an issue, by the URL of its page, or by its number in the project of a folder. Warns of removed secrets,
-    and of one that is closed. Raises Invalid, NotFound, RemoteFailed."""
+    """Read an issue, by the URL of its page, by its number in the project of a folder, or by its key on the only
+    tracker; without a login, if everybody may see it. Warns of removed secrets, of comments that are not read, and of
+    one that is closed. Raises Invalid, NotFound, RemoteFailed."""
     from uwf_git.forge.address import parse_issue
-    from uwf_git.forge.client import ForgeDeclined
     from uwf_git.forge.issue_text import issue_text, labels_of, login, title_of_issue
+    from uwf_git.forge.rest import ForgeDeclined
 
     remote = None if "://" in name else _remote(instance, folder)
     address = parse_issue(name.strip(), instance.config, remote)
-    with client_for(instance, address.repository) as client:
+    with client_of_issue(instance, address, writes=False) as client:
         try:
-            issue = client.issue(address.number)
-            comments = list(islice(client.comments(address.number, "issue"), MOST_COMMENTS))
+            issue, comments = client.read(MOST_COMMENTS)
         except ForgeDeclined as error:
             if error.status in (404, 410):
                 raise NotFound(f"issue {address} is not there: {error.message}", error.hint) from None
+            if error.needs_login:
+                raise Invalid(f"not logged in to {address.repository.forge.host}", error.hint) from None
             if error.is_redirect:
                 raise _moved(str(address)) from None
             raise
@@ -48,6 +49,8 @@ def read_issue(instance: Instance, name: str, folder: Path) -> IssueText:
         raise _moved(str(address))
     if not issue.is_open:
         instance.warn(f"issue {address} is closed")
+    if unread := issue.comments - len(comments):
+        instance.warn(f"{counted(unread, 'comment')} of issue {address} not read")
     read_at, removed = int(time.time()), 0
 
     def clean(text: str) -> str:

@@ -26,7 +26,8 @@ from uwf_git.config.settings import (
     FIELDS,
     FILE,
     FLAT,
-    FORGE_FIELDS,
+    HOST_FIELDS,
+    HOSTS,
     INLINE_KEY,
     KEYS,
     NESTED,
@@ -251,7 +252,7 @@ def split_key(key: str, data: Any) -> ValuePath:
     cut = next((at for at, part in enumerate(rest) if at and part in STRUCTURED.get(section, ())), None)
     if cut is not None:
         return (section, ".".join(rest[:cut]), *rest[cut:])
-    if section == "forges" and len(rest) > 1 and rest[-1] in FORGE_FIELDS:
+    if section in HOSTS and len(rest) > 1 and rest[-1] in HOST_FIELDS:
         return (section, ".".join(rest[:-1]), rest[-1])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)

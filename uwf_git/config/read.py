@@ -8,6 +8,7 @@
     secrets, notSecrets: [<variable>]                hooks: {<event>: command, timeout}
     budget: {unpriced: warn | stop}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
+    trackers: {<host>: jira, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
     workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, keep,
                 projects: {<folder>: {…}}}
@@ -20,6 +21,7 @@ they are needed, since a file is often filled in key by key. Extensions read sec
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -34,12 +36,13 @@ from uwf_git.config.resolve import command_agent, full_name, hint_to_add, is_com
 from uwf_git.config.settings import (
     FIELDS,
     FILE,
-    FORGE_FIELDS,
     FORGES,
+    HOST_FIELDS,
     INLINE_KEY,
     KEEP,
     KEYS,
     NO_MODEL,
+    TRACKERS,
     UNPRICED,
     VARIABLE,
     WORKSPACE_FIELDS,
@@ -132,7 +135,8 @@ class _ConfigReader(Reader):
             key: self._section(row, data[key]) for key, row in more.items() if data.get(key) is not None
         }
         entries = {section: self._entries(section, data.get(section)) for section in FIELDS}
-        forges, forge_apis = self._forges(data.get("forges"))
+        forges, forge_apis = self._hosts("forges", data.get("forges"), FORGES)
+        trackers, tracker_apis = self._hosts("trackers", data.get("trackers"), TRACKERS)
         return Config(
             {alias: self._provider(alias, entry) for alias, entry in entries["providers"].items()},
             {alias: self._model(alias, entry) for alias, entry in entries["models"].items()},
@@ -157,6 +161,8 @@ class _ConfigReader(Reader):
             self._workspace(data.get("workspace")),
             self._keeps_sessions(data),
             forge_apis,
+            trackers,
+            tracker_apis,
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:
@@ -399,26 +405,26 @@ class _ConfigReader(Reader):
         section = self.mapping(("agentOverrides",), value, "agentOverrides")
         return {name: self.names(("agentOverrides", name), roles) for name, roles in section.items()}
 
-    def _forges(self, value: Any) -> tuple[dict[str, str], dict[str, str]]:
+    def _hosts(self, section: str, value: Any, known: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return kinds by host, each its entry or the `kind` of a mapping, and addresses of APIs by host."""
-        entries = self.mapping(("forges",), value, "forges")
+        entries = self.mapping((section,), value, section)
         kinds: dict[str, str] = {}
         apis: dict[str, str] = {}
         for host, entry in entries.items():
-            path: ValuePath = ("forges", host)
+            path: ValuePath = (section, host)
             if isinstance(entry, dict):
-                fields = self.mapping(path, entry, host, FORGE_FIELDS)
+                fields = self.mapping(path, entry, host, HOST_FIELDS)
                 kind, api = self.text(path, fields, "kind"), self.text(path, fields, "api")
                 kind_path: ValuePath = (*path, "kind")
             else:
-                kind, api, kind_path = self.text(("forges",), entries, host), "", path
-            if kind in FORGES:
+                kind, api, kind_path = self.text((section,), entries, host), "", path
+            if kind in known:
                 kinds[host.lower()] = kind
             elif kind:
                 self.refuse(
                     kind_path,
-                    f'forge "{one_line(kind, 40)}" of {one_line(host, 60)} is not known',
-                    nearest(kind, FORGES) or "one of: " + ", ".join(FORGES),
+                    f'{section[:-1]} "{one_line(kind, 40)}" of {one_line(host, 60)} is not known',
+                    nearest(kind, known) or "one of: " + ", ".join(known),
                 )
             if api and not re.fullmatch(r"https?://[^\s@?#]+", api):
                 hint = "such as https://git.example.org/api/v1"

@@ -25,7 +25,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 OVERRIDES = ("agentOverrides", "modelOverrides")
 TEXTS = ("defaultAgent", "defaultModel", "node", "sessions")
 """Keys that hold one text."""
-FLAT = ("modelOverrides", "forges")
+FLAT = ("modelOverrides", "forges", "trackers")
 STRUCTURED: Mapping[str, tuple[str, ...]] = {
     "agents": ("tools", "limits"),
     "models": ("price",),
@@ -49,9 +49,13 @@ CacheMarks = Literal["anthropic", "openai", "none"]
 """What `providers.<alias>.cacheMarks` can say: how the beginnings of requests are marked for a provider's cache."""
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """Kinds that `forges` can say of a host."""
-FORGE_FIELDS = ("kind", "api")
-"""Fields of a host's entry in `forges`, if it is a mapping."""
-KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
+TRACKERS = ("jira",)
+"""Kinds that `trackers` can say of a host."""
+HOSTS = ("forges", "trackers")
+"""Keys with entries by host."""
+HOST_FIELDS = ("kind", "api")
+"""Fields of a host's entry, if it is a mapping."""
+KEYS = (*FIELDS, *TEXTS, *OVERRIDES, *HOSTS, *NESTED)
 
 KEEP = "keep"
 """What `sessions` can say: that what agent programs keep of a conversation is kept with its steps."""
@@ -187,8 +191,8 @@ class Config(NamedTuple):
     `not_secrets` are variables. `sections` are extensions' by key, as their readers return them, and `named_agents`
     the agents that these define. `node` runs JavaScript. `stops_unpriced`: threads with a cost limit wait if the cost
     is unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work;
-    `keeps_sessions`: the sessions of agent programs are kept with steps, and restored. `forges` are kinds by host,
-    `forge_apis` addresses of REST APIs by host."""
+    `keeps_sessions`: the sessions of agent programs are kept with steps, and restored. `forges` and
+    `trackers` are kinds by host, `forge_apis` and `tracker_apis` addresses of their REST APIs."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -213,6 +217,8 @@ class Config(NamedTuple):
     workspace: WorkspaceSettings = WorkspaceSettings()
     keeps_sessions: bool = False
     forge_apis: Mapping[str, str] = {}
+    trackers: Mapping[str, str] = {}
+    tracker_apis: Mapping[str, str] = {}
 
     @property
     def prices(self) -> dict[str, Price]:

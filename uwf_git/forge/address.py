@@ -1,13 +1,15 @@
-"""Addresses of repositories and issues on forges, by their URLs alone: nothing is fetched to learn a forge's kind."""
+"""Addresses of repositories and issues on forges and trackers, by their URLs alone: nothing is fetched to learn a
+server's kind."""
 
 import re
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.config.forges import Location, locate
 from uwf_git.config.settings import Config
+from uwf_git.forge.trackers import KEY, TRACKERS, Tracker
 
 GITHUB, GITLAB, FORGEJO, GITEA = KINDS = "github", "gitlab", "forgejo", "gitea"
 """Kinds of forges whose REST API is known."""
@@ -21,10 +23,12 @@ _PAGE = re.compile(
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,17})")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
 
+_LONGEST_URL = 2000
+
 
 class Forge(NamedTuple):
-    """A forge. `kind` is one of KINDS; `host` has the port, if it is not the scheme's; `api` is the address of its
-    REST API, and `pages` that of its pages, "" if it is not known."""
+    """A forge, or a tracker. `kind` is one of KINDS or TRACKERS; `host` has the port, if it is not the scheme's;
+    `api` is the address of its REST API, and `pages` that of its pages, "" if it is not known."""
 
     kind: str
     host: str
@@ -33,7 +37,8 @@ class Forge(NamedTuple):
 
 
 class ForgeRepository(NamedTuple):
-    """A repository. `path` is OWNER/NAME; on GitLab groups are nested, and it may be a project's number."""
+    """A repository. `path` is OWNER/NAME; on GitLab groups are nested, and it may be a project's number. Of a tracker
+    it is a project, by the key with which those of its issues begin."""
 
     forge: Forge
     path: str
@@ -54,12 +59,21 @@ class IssueAddress(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{self.repository}#{self.number}"
+        forge, path = self.repository
+        return f"{forge.host}/{self.key}" if forge.kind in TRACKERS else f"{forge.host}/{path}#{self.number}"
+
+    @property
+    def key(self) -> str:
+        """Its name on the tracker, such as SHOP-42; on a forge its number."""
+        forge, path = self.repository
+        return f"{path}-{self.number}" if forge.kind in TRACKERS else str(self.number)
 
     @property
     def url(self) -> str:
         """The address of its page."""
         forge, path = self.repository
+        if forge.kind in TRACKERS:
+            return f"{forge.pages}/{TRACKERS[forge.kind].page.format(key=self.key)}"
         return f"{forge.pages}/{path}/{'-/' if forge.kind == GITLAB else ''}issues/{self.number}"
 
 
@@ -74,9 +88,13 @@ def parse_repository(url: str, config: Config) -> ForgeRepository:
 
 
 def parse_issue(text: str, config: Config, remote: str | None = None) -> IssueAddress:
-    """Return the issue of a page's URL, or of a number such as `#42` in the repository of a remote's URL. Raises
-    Invalid, also for pull requests."""
+    """Return the issue of a page's URL, of a number such as `#42` in the repository of a remote's URL, or of a key such
+    as `SHOP-42` on the only tracker of config.yaml. Raises Invalid, also for pull requests."""
     shown = _shown(text)
+    if match := KEY.fullmatch(text):
+        return _keyed(match, _only_tracker(shown, config))
+    if (address := _on_tracker(text, config)) is not None:
+        return address
     if match := _NUMBER.fullmatch(text):
         if remote is None:
             raise Invalid(f"issue {shown} is of no known project", "give the URL of the issue's page")
@@ -114,7 +132,7 @@ def _repository(location: Location, config: Config) -> ForgeRepository:
     if location.kind not in KINDS:
         raise Invalid(f"{host}: issues of {location.kind} are not read", "known: " + ", ".join(KINDS))
     server, path = location.server, location.path
-    api = config.forge_apis.get(host) or config.forge_apis.get(re.sub(":[0-9]+$", "", host))
+    api = config.forge_apis.get(host) or config.forge_apis.get(_bare(host))
     if api is not None:
         # A server below a folder of its host has its API there too.
         folder = urlsplit(api).path.strip("/").removesuffix(_VERSIONS[location.kind]).strip("/")
@@ -128,6 +146,61 @@ def _repository(location: Location, config: Config) -> ForgeRepository:
         raise Invalid(f"{host}/{one_line(path, 80)} is not a repository", "its path is OWNER/NAME")
     forge = Forge(location.kind, host, api or _api(location.kind, server, host), server)
     return ForgeRepository(forge, path)
+
+
+def _keyed(match: re.Match[str], tracker: Forge) -> IssueAddress:
+    return IssueAddress(ForgeRepository(tracker, match["project"].upper()), int(match["number"]))
+
+
+def _only_tracker(shown: str, config: Config) -> Forge:
+    if len(config.trackers) != 1:
+        named = f"several: {', '.join(config.trackers)}" if config.trackers else "none"
+        hint = "" if config.trackers else ", or name the tracker: uwf config set trackers.HOST jira"
+        raise Invalid(
+            f"{shown} is an issue of a tracker, of which config.yaml names {named}",
+            f"give the URL of its page{hint}",
+        )
+    ((host, kind),) = config.trackers.items()
+    return _tracker(TRACKERS[kind], host, f"https://{host}", config)
+
+
+def _on_tracker(url: str, config: Config) -> IssueAddress | None:
+    """Return the issue of a URL that has the form of a tracker's page, None for other URLs. Raises Invalid if the
+    host has no such tracker, by config.yaml or by its name."""
+    unknown = None
+    if len(url) > _LONGEST_URL:
+        return None
+    for tracker in TRACKERS.values():
+        for match in filter(None, (page.fullmatch(url) for page in tracker.pages)):
+            location = locate(f"{match['server']}/", {})
+            if location is None:
+                continue
+            host = location.host
+            named = config.trackers.get(host) or config.trackers.get(_bare(host))
+            if tracker.kind == named or (not named and tracker.has(_bare(host))):
+                folder = "" if _bare(host).endswith(f".{tracker.domain}") else location.path
+                server = f"{location.server}/{folder}".rstrip("/")
+                return _keyed(match, _tracker(tracker, host, server, config))
+            unknown = Invalid(
+                f"the kind of tracker at {host} is not known",
+                f"name it: uwf config set trackers.{host} {tracker.kind}",
+            )
+    if unknown is not None:
+        raise unknown
+    return None
+
+
+def _tracker(tracker: Tracker, host: str, server: str, config: Config) -> Forge:
+    """Return a tracker. An API at its own host says at which folder its pages are, too."""
+    api, end = config.tracker_apis.get(host) or config.tracker_apis.get(_bare(host)) or "", f"/{tracker.api}"
+    if urlsplit(api).netloc.lower() == host and api.endswith(end):
+        server = api.removesuffix(end)
+    return Forge(tracker.kind, host, api or urljoin(f"{server}/", tracker.api), server)
+
+
+def _bare(host: str) -> str:
+    """Return a host without its port."""
+    return re.sub(":[0-9]+$", "", host)
 
 
 def _api(kind: str, server: str, host: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from uwf_git.base.text import counted, escaped, fenced, iso, one_line
 from uwf_git.forge.address import IssueAddress
 from uwf_git.forge.answers import Comment, Issue
+from uwf_git.forge.marks import OURS
 
 LONGEST_TEXT = 50_000
 LONGEST_COMMENT = 10_000
@@ -22,8 +23,6 @@ MOST_LABELS = 50
 _LONGEST_TITLE = 300
 _LONGEST_LABEL = 100
 _LONGEST_FENCE = 16
-OURS = "<!-- uwf "
-"""What comments of uwf's own begin with."""
 
 _INTRODUCTION = """\
 Issue {address}, as it was at {time}: {url}

@@ -1,4 +1,4 @@
-"""Tokens for forges: from the environment, or from the programs that the user has logged in with.
+"""Tokens for forges and trackers: from the environment, or from the programs that the user has logged in with.
 
 A variable's token is for some hosts alone, since any host may be called `gitlab.example.org`.
 """
@@ -14,6 +14,7 @@ from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.config.secrets import Redactor
 from uwf_git.config.settings import Config
 from uwf_git.forge.address import FORGEJO, GITEA, GITHUB, GITLAB, Forge
+from uwf_git.forge.trackers import TRACKERS
 from uwf_git.sandbox.programs import find_program, trusted_path
 
 _TIMEOUT = 20.0
@@ -22,13 +23,16 @@ _LONGEST = 4096
 
 class Variable(NamedTuple):
     """A variable with a token for one kind of forge. The token is for the host in the first variable of `hosts` that is
-    set. Without one it is for hosts of the kind in config.yaml, if `own`; if there are none, for the `public` hosts."""
+    set. Without one it is for hosts of the kind in config.yaml, if `own`; if there are none, for the `public` hosts.
+    A tracker's is for one host: if there are several, the variable has to say which. `user` is the variable with the
+    user that a server wants beside the token."""
 
     name: str
     kind: str
     hosts: tuple[str, ...]
     public: tuple[str, ...] = ()
     own: bool = True
+    user: str = ""
 
 
 _GITHUB_HOSTS = ("GITHUB_SERVER_URL", "GH_HOST")
@@ -39,6 +43,7 @@ VARIABLES = (
     Variable("GITLAB_TOKEN", GITLAB, ("GITLAB_HOST", "CI_SERVER_URL"), ("gitlab.com",)),
     Variable("GITEA_TOKEN", GITEA, ("GITEA_SERVER_URL",), ("gitea.com",)),
     Variable("FORGEJO_TOKEN", FORGEJO, ("FORGEJO_SERVER_URL",), ("codeberg.org",)),
+    *(Variable(row.token, row.kind, (row.server,), user=row.user) for row in TRACKERS.values()),
 )
 """In the order in which they count."""
 
@@ -47,15 +52,18 @@ _WAYS = {
     GITLAB: "log in: glab auth login --hostname {host}",
     FORGEJO: "log in: tea login add --url {server}",
     GITEA: "log in: tea login add --url {server}",
+    **{kind: row.log_in for kind, row in TRACKERS.items()},
 }
 
 
 class Login(NamedTuple):
-    """A token. `source` is the variable or program that it is from; `bearer`: it is one of OAuth."""
+    """A token. `source` is the variable or program that it is from; `bearer`: it is one of OAuth. `user` is "" if the
+    token is enough."""
 
     token: str
     source: str
     bearer: bool = False
+    user: str = ""
 
     def __repr__(self) -> str:
         return f"Login(source={self.source!r})"
@@ -71,7 +79,7 @@ def find_login(forge: Forge, config: Config, environ: Mapping[str, str], redacto
             if row.kind == forge.kind and forge.host in _hosts(row, config, environ)
         ]
         hint = _WAYS[forge.kind].format(host=forge.host, server=forge.pages or f"https://{forge.host}")
-        variable = f", or set {' or '.join(names)}" if names else ""
+        variable = f", or set {' or '.join(names)}" if names and forge.kind not in TRACKERS else ""
         raise Invalid(f"not logged in to {forge.host}", hint + variable)
     redactor.learn(login.source.replace(" ", "_"), login.token)
     return login
@@ -81,7 +89,7 @@ def _logins(forge: Forge, config: Config, environ: Mapping[str, str]) -> Iterato
     for row in VARIABLES:
         token = environ.get(row.name, "").strip()
         if token and row.kind == forge.kind and forge.host in _hosts(row, config, environ):
-            yield Login(token, row.name)
+            yield Login(token, row.name, user=environ.get(row.user, "").strip() if row.user else "")
     if forge.kind == GITHUB:
         if token := _printed(environ, "gh", "auth", "token", "--hostname", forge.host):
             yield Login(token, "gh")
@@ -89,7 +97,7 @@ def _logins(forge: Forge, config: Config, environ: Mapping[str, str]) -> Iterato
         if token := _printed(environ, "glab", "config", "get", "token", "--host", forge.host):
             is_oauth = _printed(environ, "glab", "config", "get", "is_oauth2", "--host", forge.host)
             yield Login(token, "glab", bearer=is_oauth == "true")
-    elif token := _of_tea(forge, environ):
+    elif forge.kind in (FORGEJO, GITEA) and (token := _of_tea(forge, environ)):
         yield Login(token, "tea")
 
 
@@ -97,7 +105,13 @@ def _hosts(row: Variable, config: Config, environ: Mapping[str, str]) -> tuple[s
     for name in row.hosts:
         if host := environ.get(name, "").strip():
             return (_host(host),)
-    own = [host for host, kind in config.forges.items() if kind == row.kind and host not in row.public]
+    own = [
+        host
+        for host, kind in (*config.forges.items(), *config.trackers.items())
+        if kind == row.kind and host not in row.public
+    ]
+    if row.kind in TRACKERS and len(own) > 1:
+        return ()
     return tuple(own) if row.own and own else row.public
 
 

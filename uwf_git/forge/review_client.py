@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from uwf_git.forge.address import GITHUB
 from uwf_git.forge.answers import mapping_of, objects_in, text_of
-from uwf_git.forge.client import PER_PAGE, ForgeClient, ForgeDeclined
+from uwf_git.forge.client import PER_PAGE, ForgeClient
 from uwf_git.forge.feedback import (
     COMMENTED,
     LINE_COMMENT,
@@ -29,6 +29,7 @@ from uwf_git.forge.feedback import (
     read_status,
     read_trace,
 )
+from uwf_git.forge.rest import ForgeDeclined
 
 _Value = TypeVar("_Value")
 _LOGS = 3  # of failed checks

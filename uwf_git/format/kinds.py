@@ -1,5 +1,6 @@
 """Values of the built-in node kinds, parsed from and converted to payloads."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -252,13 +253,20 @@ class StartIssue(NamedTuple):
     length: int
     sha256: str
 
+    @property
+    def key(self) -> str:
+        """Its name on a tracker, such as SHOP-42, with which the address of its page ends; on a forge its number."""
+        last = self.url.rpartition("/")[2]
+        return last if _KEY.fullmatch(last) and last.endswith(f"-{self.number}") else str(self.number)
+
     def value(self) -> dict[str, Any]:
         """Return the ISSUE_FIELDS, which templates and conditions have of it."""
-        payload = to_payload(self)
+        payload = {**to_payload(self), "key": self.key}
         return {name: payload[name] for name in ISSUE_FIELDS}
 
 
-ISSUE_FIELDS = "url", "number", "title", "author", "labels"
+ISSUE_FIELDS = "url", "number", "key", "title", "author", "labels"
+_KEY = re.compile(r"[A-Z][A-Z0-9_]{0,99}-[1-9][0-9]{0,17}")
 
 
 class Start(NamedTuple):
@@ -282,7 +290,8 @@ class Start(NamedTuple):
         """The text whose first line names the thread: the prompt, or the title of an issue that is all of it."""
         if self.issue is None or self.issue.length < len(self.prompt):
             return self.prompt
-        return f"{one_line(self.issue.title, 80)} (#{self.issue.number})"
+        key = self.issue.key
+        return f"{one_line(self.issue.title, 80)} ({'#' if key.isdecimal() else ''}{key})"
 
     @property
     def has_parts(self) -> bool:

@@ -97,8 +97,8 @@ def start(
     WORKFLOW is a registered name, CREW/ID, a hash, a file, or the name of .workflows/WORKFLOW.yaml in this
     folder or one above it in the same repository.
 
-    ISSUE is an issue's URL on GitHub, GitLab, Gitea or Forgejo, or its number on the project's remote. Its present
-    text is the task; that of -p comes before it.
+    ISSUE is an issue's URL on GitHub, GitLab, Gitea, Forgejo or Jira, its number on the project's remote, or its key
+    on the only tracker of the configuration. Its present text is the task; that of -p comes before it.
 
     With --each, a line is the prompt as a JSON string, or an object with prompt and optionally budget,
     persona, maxRounds and cwd, which override the options. If a line is invalid, no thread is started.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.kin import effects_of, kin_of, text_of_user
-from uwf_git.ext.landing.marks import mark_of
 from uwf_git.ext.landing.request import words_of_step
 from uwf_git.plugin import (
     HUMAN,
@@ -15,6 +14,7 @@ from uwf_git.plugin import (
     ForgeDeclined,
     ForgeUnavailable,
     feedback_entries,
+    mark_of,
     markdown,
     start_of,
     step_code,

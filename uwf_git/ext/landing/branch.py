@@ -14,14 +14,16 @@ _SEVERAL = 9  # names that are tried
 
 
 def branch_name(template: str, variables: Mapping[str, Any]) -> str:
-    """Return the name that a template makes, in letters that every forge and shell takes. Raises Invalid for a template
-    that can't be rendered, or makes no name."""
+    """Return the name that a template makes, in letters that every forge and shell takes; the key of a tracker's issue
+    keeps its own, for the tracker looks for it. Raises Invalid for a template that can't be rendered, or makes no
+    name."""
     plain = {name: _plain(value) for name, value in variables.items()}
     parts = [_part(part) for part in render_template(template, plain).split("/")]
     name = "/".join(filter(None, parts))
     if not name:
         raise Invalid(f"the template land.branch makes no name: {template}", "uwf config get land.branch")
-    return name
+    key = (variables.get("issue") or {}).get("key", "")
+    return re.sub(rf"(?<![a-z0-9]){re.escape(key.lower())}(?![a-z0-9])", key, name) if key else name
 
 
 def candidates(name: str) -> Iterator[str]:

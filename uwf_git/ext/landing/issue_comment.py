@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.ext.landing.marks import mark_of
-from uwf_git.plugin import client_for, counted, ended_state, markdown, parse_issue, spending_account, words
+from uwf_git.plugin import client_of_issue, counted, ended_state, parse_issue, spending_account, words
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from uwf_git.ext.landing.pull_request import PullRequest
     from uwf_git.plugin import Head, History, Instance
 
@@ -21,34 +22,31 @@ def comment_on_issue(instance: Instance, head: Head, history: History, pull: Pul
     issue = history.start.issue
     assert issue is not None
     address = parse_issue(issue.url, instance.config)
-    text = _text(instance, head, history, pull)
-    with client_for(instance, address.repository) as client:
+    with client_of_issue(instance, address) as client:
+        text = _text(instance, head, history, pull, client.code)
 
         def send(key: str) -> str:
-            return str(client.create_comment(address.number, f"{mark_of(key)}\n{text}", "issue"))
+            return client.create_comment(key, text)
 
         def look_up(key: str) -> str | None:
-            names = client.names()
-            own = (
-                comment.id
-                for comment in client.comments(address.number, "issue")
-                if comment.author in names and comment.body.startswith(mark_of(key))
-            )
-            return next(map(str, own), None)
+            return client.find_comment(key) or None
 
         sending = Sending(words.COMMENT, issue.url, _NAME, text.encode(), "where the work stands")
         sent = once(instance, head.thread, sending, send, look_up)
-        for comment in client.comments(address.number, "issue"):
-            mark, _, shown = comment.body.partition("\n")
-            if str(comment.id) == sent.reference and shown.strip() != text:
-                client.update_comment(address.number, comment.id, f"{mark}\n{text}", "issue")
+        client.update_comment(sent.reference, text)
 
 
-def _text(instance: Instance, head: Head, history: History, pull: PullRequest | None) -> str:
+def _text(
+    instance: Instance,
+    head: Head,
+    history: History,
+    pull: PullRequest | None,
+    code: Callable[[str], str],
+) -> str:
     under_way = "at work" if pull is None or pull.is_draft else "landed"
     state = ended_state(head.archive).label if head.archive is not None else under_way
     parts = [
-        f"Thread {markdown.code(head.thread)} of workflow {markdown.code(history.workflow.name)}: {state}",
+        f"Thread {code(head.thread)} of workflow {code(history.workflow.name)}: {state}",
         counted(len(history.steps), "step"),
     ]
     if cost := spending_account(instance, head).spent.money(instance.config.prices).cost:

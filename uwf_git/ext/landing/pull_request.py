@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.landing.destination import repository_at
 from uwf_git.ext.landing.effects import Sending, once
-from uwf_git.ext.landing.marks import key_at_end, mark_of
 from uwf_git.plugin import (
     Invalid,
     UwfError,
     exchange_for,
     is_new_remote,
+    key_at_end,
+    mark_of,
     push_threads,
     words,
 )

@@ -13,6 +13,7 @@ from uwf_git.ext.landing.claims import MOST, Claim, Claims, comment, evidence, m
 from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.plugin import (
     USER,
+    Invalid,
     markdown,
     one_line,
     parse_issue,
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 # What a forge makes a link of, by its mark: an issue, a person, a label; or an address.
 _MARKS = re.compile(r"[#!](?=[\w\"'])|(?<!\w)[@~%&$](?=[\w\[\"'])|(?<=\bGH)-(?=[0-9])|:(?=//)", re.IGNORECASE)
+# A tracker's key, by which an issue is linked or closed there, as SHOP-42; and names that only look like one.
+_NO_KEYS = (
+    "AES|ANSI|BASE|BIG|COVID|CP|CRC|DDR|DIN|ECMA|EN|ES|FIPS|FP|GB|GMT|GPT|HTTP|IEC|IEEE|INT|IP|IPV|ISO|JDK|JEP|JSR|"
+    "KOI8|LATIN|MD|MP|PEP|POSIX|RAID|RFC|RSA|SHA|SHA2|SHA3|SSL|TLS|TOP|UCS|UINT|UTC|UTF|WCAG|WIN|WINDOWS|X86"
+)
+_KEY = re.compile(rf"(?<![\w-])(?!(?:{_NO_KEYS})-)([A-Z][A-Z0-9_]+)-(?=[1-9][0-9]{{0,8}}(?![\w-]))")
 # Words in brackets switch a forge's checks off, as [skip ci] does.
 _BRACKETS = str.maketrans("[]", "()")
 _OWN_TRAILER = re.compile(r"(?:Agent-Logs-Url|Uwf-[A-Za-z]+|Signed-off-by|Co-authored-by): ")
@@ -52,7 +59,8 @@ def title_of(history: History) -> str:
 
 def without_links(text: str) -> str:
     """Return a text of others for a title or a message, in which no forge finds a person to tell, an issue that a merge
-    would close, or a word that switches its checks off."""
+    would close, or a word that switches its checks off, and no tracker an issue of its own."""
+    text = _KEY.sub(r"\1 ", text)
     return (
         _MARKS.sub(lambda match: f"{match[0].replace('-', '')} ", text)
         .translate(_BRACKETS)
@@ -72,7 +80,10 @@ def closing_line(instance: Instance, history: History, repository: ForgeReposito
     issue = history.start.issue
     if issue is None:
         return ""
-    is_own = repository is not None and parse_issue(issue.url, instance.config).repository == repository
+    try:
+        is_own = parse_issue(issue.url, instance.config).repository == repository
+    except Invalid:  # a host that this machine doesn't know
+        is_own = False
     return f"Closes #{issue.number}" if is_own else f"For {issue.url}"
 
 

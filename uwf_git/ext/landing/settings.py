@@ -19,7 +19,7 @@ class LandSettings(NamedTuple):
     thread's issue."""
 
     onto: str = ""
-    branch: str = "{{ workflow }}/{% if issue %}{{ issue.number }}-{% endif %}{{ title }}"
+    branch: str = "{{ workflow }}/{% if issue %}{{ issue.key }}-{% endif %}{{ title }}"
     commits: str = SQUASH
     checks: tuple[tuple[str, ...], ...] | None = None
     timeout: float = 1800.0

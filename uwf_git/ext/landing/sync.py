@@ -15,9 +15,9 @@ from uwf_git.ext.landing.destination import Destination, branch_at, destination_
 from uwf_git.ext.landing.effect_records import ENDED, RecordedEffect
 from uwf_git.ext.landing.effects import Sending, once, settle_further
 from uwf_git.ext.landing.kin import effects_in_line, goes_on_as, kin_of, texts_of_user
-from uwf_git.ext.landing.marks import MARK
 from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
+    FORGE_MARK,
     Feedback,
     ForgeDeclined,
     Invalid,
@@ -138,7 +138,7 @@ def _give(
     known = {(item.kind, item.id) for text in texts_of_user(instance, kin) for item in feedback_entries(text)}
 
     def leaves_out(item: Feedback) -> bool:
-        is_ours = item.kind != "check" and (item.author in own or MARK.search(item.body) is not None)
+        is_ours = item.kind != "check" and (item.author in own or FORGE_MARK.search(item.body) is not None)
         return is_ours or item.is_bot or item.is_resolved or (item.kind, item.id) in known
 
     feedback = client.feedback(change.number, change.commit, leaves_out)

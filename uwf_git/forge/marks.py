@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+OURS = "<!-- uwf "
+"""The beginning of each mark."""
 MARK = re.compile(r"<!-- uwf ([0-9A-Za-z -]+) -->")
+"""A mark; its group is the key."""
 
 
 def mark_of(key: str) -> str:
-    return f"<!-- uwf {key} -->"
+    """Return the mark of a key, which is a line."""
+    return f"{OURS}{key} -->"
 
 
 def key_at_end(text: str) -> str:
