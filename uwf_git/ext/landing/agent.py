@@ -14,6 +14,7 @@ from uwf_git.ext.landing.landing_steps import AGENT, CONFLICT, FAILED, LANDED
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.plugin import (
     STATUS_KEY,
+    Absent,
     AgentFailed,
     ExpectedOutput,
     RequirementUnmet,
@@ -75,8 +76,8 @@ def run(ctx: Context) -> Reply:
 
 
 def _require_chosen(ctx: Context) -> None:
-    """Raise unless the user's configuration, or the user, gave the role to this agent: code can name any agent, and a
-    step can run any command."""
+    """Raise AgentFailed or Absent unless the user's configuration, or the user, gave the role to this agent: code can
+    name any agent, and a step can run any command."""
     if ctx.history.workflow.code is not None:
         raise AgentFailed(
             f"{AGENT} plays roles that config.yaml gives to it, and code asks for it",
@@ -85,8 +86,10 @@ def _require_chosen(ctx: Context) -> None:
     try:
         ctx.instance.require_person(f"lands thread {ctx.thread}")
     except RequirementUnmet as error:
+        if ctx.instance.runs.is_engine(ctx.thread):
+            raise Absent(error.message, error.hint) from None
         raise AgentFailed(
-            error.message, f"{error.hint}; in config.yaml, name {AGENT} without a path"
+            f"{AGENT} lands in the engine's process alone", f"in config.yaml, name {AGENT} without a path"
         ) from None
 
 
