@@ -171,6 +171,7 @@ from uwf_git.base.extensions import Extension as Extension
 from uwf_git.base.extensions import Pages as Pages
 from uwf_git.base.extensions import RefKind as RefKind
 from uwf_git.base.extensions import Runner as Runner
+from uwf_git.base.extensions import ThreadAction as ThreadAction
 from uwf_git.base.extensions import WorkState as WorkState
 from uwf_git.base.extensions import agent_programs as agent_programs
 from uwf_git.base.extensions import dispatchers as dispatchers

@@ -88,11 +88,11 @@ def test_what_was_done_with_a_request_is_told_apart(uwf: Uwf, forge: Forge) -> N
     forge.shop.moves("other.txt", "x\n")
     lands()
     assert told == [
-        "opened, draft: yes",
+        "was opened, draft: yes",
         "was up to date, draft: yes",
-        "brought up to date, draft: no",
+        "was brought up to date, draft: no",
         "was up to date, draft: no",
-        "brought up to date, draft: no",
+        "was brought up to date, draft: no",
     ]
 
 

@@ -99,6 +99,7 @@ def test_a_request_that_was_closed_is_open_again_once_that_is_known(uwf: Uwf, fo
         uwf("land", thread, "--sync")
         states.append(listed(uwf)[thread]["text"])
     assert states == [f"closed #{number}", f"pull #{number} open", f"closed #{number}"]
+    assert uwf("land", "--train").json == [], "what was turned down is not ready"
 
 
 @one_forge

@@ -208,7 +208,7 @@ def test_each_route_that_changes_something_needs_its_flag(
     everything = _changing_routes("--write", "--run")
     writing = _changing_routes("--write")
     assert not _changing_routes()
-    assert {path.rpartition("/")[2] for _, path in everything - writing} == {"step", "run"}
+    assert {path.rpartition("/")[2] for _, path in everything - writing} == {"step", "run", "land", "sync"}
     before = uwf("thread", "list", "--all").json
     for reading in entered(serve()):
         for method, path in everything:

@@ -179,6 +179,18 @@ class WorkState(NamedTuple):
         return {"state": self.state, "text": self.text, "url": self.url or None}
 
 
+class ThreadAction(NamedTuple):
+    """A command on a thread, for which its page has a button with a `label`, at `/thread/ID/<name>`. `argv` are the
+    words before the thread's id. `offered` is a function of the Instance and the Head that returns whether there is a
+    button; `told` one of the command's JSON that returns the line to show once it has ended."""
+
+    name: str
+    label: str
+    argv: tuple[str, ...]
+    offered: str
+    told: str
+
+
 class Runner(NamedTuple):
     """The agent of all steps of a kind of workflow, loaded from `where`. Steps record its `name`, which nobody can
     choose."""
@@ -219,6 +231,7 @@ class Extension(NamedTuple):
     compilers: Mapping[str, str] = {}
     config: tuple[ConfigSection, ...] = ()
     pages: Pages | None = None
+    actions: tuple[ThreadAction, ...] = ()
     resumed: str = ""
     collected: str = ""
     pushed: str = ""
@@ -454,6 +467,10 @@ def node_types() -> Mapping[str, str]:
 
 def pages() -> tuple[Pages, ...]:
     return tuple(extension.pages for extension in every() if extension.pages is not None)
+
+
+def thread_actions() -> tuple[ThreadAction, ...]:
+    return tuple(action for extension in every() for action in extension.actions)
 
 
 def template_folders() -> list[Path]:

@@ -1,6 +1,6 @@
 """Landing: what a thread's work leaves for the outside, and gets back from there."""
 
-from uwf_git.plugin import AgentProgram, Command, ConfigSection, Extension, RefKind
+from uwf_git.plugin import AgentProgram, Command, ConfigSection, Extension, RefKind, ThreadAction
 
 EFFECTS = RefKind(
     "refs/uwf/effects/",
@@ -40,6 +40,22 @@ EXTENSION = Extension(
     ),
     agents=(AgentProgram("uwf-land", "command", "uwf_git.ext.landing.agent:agent"),),
     refs=(EFFECTS,),
+    actions=(
+        ThreadAction(
+            "land",
+            "Land",
+            ("land",),
+            "uwf_git.ext.landing.actions:may_land",
+            "uwf_git.ext.landing.actions:landed_line",
+        ),
+        ThreadAction(
+            "sync",
+            "Sync with reviews",
+            ("land", "--sync"),
+            "uwf_git.ext.landing.actions:may_sync",
+            "uwf_git.ext.landing.actions:synced_line",
+        ),
+    ),
     pushed="uwf_git.ext.landing.pushed:pushed",
     merge_hint="uwf land {}",
     work_states="uwf_git.ext.landing.work_states:work_states",

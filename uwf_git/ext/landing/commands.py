@@ -147,14 +147,15 @@ def _synced_view(value: Any, with_thread: bool) -> str:
 
 
 def _view(value: Any, with_text: bool, with_thread: bool = False) -> str:
+    from uwf_git.ext.landing.actions import pull_done
+
     where = f"{value['remote']}/{value['onto']}" if value["remote"] else value["onto"]
     passed = [" ".join(check["command"]) for check in value["checks"]]
     what = f"{counted(value['commits'], 'commit')} on {where} ({value['base'][:12]})"
     rows = [("checks", f"{', '.join(passed)}: passed" if passed else "none")]
     if (pull := value["pull"]) is not None:
         rows = [("branch", f"{value['branch']}  {what}"), *rows]
-        done = "opened" if pull["new"] else "brought up to date" if pull["changed"] else "was up to date"
-        rows.append(("pull", f"{pull['url']}  {done}, draft: {'yes' if pull['draft'] else 'no'}"))
+        rows.append(("pull", f"{pull['url']}  {pull_done(pull)}, draft: {'yes' if pull['draft'] else 'no'}"))
         if value["answered"]:
             rows.append(("answered", counted(value["answered"], "comment")))
     else:

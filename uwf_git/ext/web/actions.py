@@ -7,13 +7,14 @@ run. Form values become option values, never options.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
@@ -36,6 +37,7 @@ from uwf_git.plugin import (
     NotRunning,
     Page,
     PageRequest,
+    ThreadAction,
     ThreadId,
     ThreadState,
     Usage,
@@ -44,6 +46,7 @@ from uwf_git.plugin import (
     WarmProcess,
     calling,
     control,
+    extensions,
     failures_reported,
     file_names,
     human_turn_of,
@@ -62,7 +65,7 @@ _AT_ONCE = 8
 _FIELDS = 2000
 _LOOK = 0.02
 _REAP = 1.0
-_PRINTED = 4 << 20  # bytes of a command's error
+_PRINTED = 4 << 20  # bytes that are read of a command's output or error
 _TOLD = 200  # threads with a known reason for not running
 
 
@@ -126,12 +129,13 @@ class ActionTarget(NamedTuple):
 
 class Action(NamedTuple):
     """An action at `/thread/ID/<name>`. `moves`: it applies to the head that the page showed; `runs`: agents
-    work, without waiting."""
+    work, without waiting; `told`: the function of an extension that words the result of its command."""
 
     name: str
     order: Callable[[ActionTarget, Form], ActionRequest]
     moves: bool = False
     runs: bool = False
+    told: str = ""
 
     @property
     def path(self) -> str:
@@ -263,6 +267,13 @@ def _run(at: ActionTarget, form: Form) -> ActionRequest:
     return ActionRequest(("thread", "run", *options, "--", at.thread))
 
 
+def _of_extension(row: ThreadAction) -> Action:
+    def order(at: ActionTarget, _form: Form) -> ActionRequest:
+        return ActionRequest((*row.argv, "--", at.thread))
+
+    return Action(row.name, order, moves=True, runs=True, told=row.told)
+
+
 ACTIONS = (
     Action("answer", _answer, moves=True),
     Action("fork", _fork),
@@ -272,6 +283,7 @@ ACTIONS = (
     Action("budget", _budget),
     Action("step", _step, moves=True, runs=True),
     Action("run", _run, moves=True, runs=True),
+    *map(_of_extension, extensions.thread_actions()),
 )
 
 
@@ -280,12 +292,14 @@ def offered(write: bool, run: bool) -> tuple[Action, ...]:
 
 
 class PossibleActions(NamedTuple):
-    """A thread's possible actions, with the data of their forms. `commands` are equivalent shell commands."""
+    """A thread's possible actions, with the data of their forms. `others` are those of extensions, with the labels of
+    their buttons; `commands` are equivalent shell commands."""
 
     thread: ThreadId
     head: str
     number: int
     names: frozenset[str]
+    others: tuple[tuple[str, str], ...]
     options: tuple[str, ...]
     fields: tuple[FormField, ...]
     fork_at: int
@@ -315,6 +329,10 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     limits = {key: _words(key) for key in BUDGET_OPTIONS if standing is not None and key in standing.limits}
     if limits:
         names.add("budget")
+    others = tuple(
+        (row.name, row.label) for row in extensions.thread_actions() if _offers(row, instance, head)
+    )
+    names |= {name for name, _ in others}
     fields = {"answer": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
     form = Form(fields | dict.fromkeys(limits, "+N"))
     at = ActionTarget(instance, head)
@@ -328,6 +346,7 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         head.node,
         head.row.number,
         frozenset(names),
+        others,
         following.options,
         turn.fields if turn is not None else (),
         max(0, head.row.number - ended),  # after its end nothing would be left to do
@@ -335,6 +354,13 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         limits,
         commands,
     )
+
+
+def _offers(row: ThreadAction, instance: Instance, head: Head) -> bool:
+    try:
+        return bool(extensions.load(row.offered)(instance, head))
+    except UwfError:  # what can't be read is told by the page's other parts
+        return False
 
 
 def _resumable(instance: Instance, head: Head) -> bool:
@@ -424,11 +450,26 @@ class StartRefused(NamedTuple):
     why: ActionFailed
 
 
+class CommandNote(NamedTuple):
+    """What became of a command of an extension that was begun at `head`: its `text`, or `why` it failed; neither while
+    it is at work."""
+
+    head: str
+    command: str
+    text: str = ""
+    why: ActionFailed | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        return not self.text and self.why is None
+
+
 class _Work(NamedTuple):
-    """Agents' work: whether it began, and what to call if not."""
+    """A command's work: whether it began, and what to call with its failure, or with what it printed."""
 
     is_begun: Callable[[], bool]
     refused: Callable[[ActionFailed], None]
+    done: Callable[[bytes], None] | None = None
 
 
 class Actions:
@@ -443,13 +484,19 @@ class Actions:
         self._processes = asyncio.Semaphore(_AT_ONCE)
         self._left: set[asyncio.Task[None]] = set()
         self._refused: dict[ThreadId, StartRefused] = {}
+        self._notes: dict[ThreadId, CommandNote] = {}
         self.told = 0
-        """How often what `refused` says has become another."""
+        """How often what `refused` and `note` say has become another."""
 
     def refused(self, head: Head) -> ActionFailed | None:
         """Return why agents didn't start last, None once the thread moved."""
         start_refused = self._refused.get(head.thread)
         return start_refused.why if start_refused is not None and start_refused.head == head.node else None
+
+    def note(self, head: Head) -> CommandNote | None:
+        """Return what became of the last command of an extension, None once the thread moved."""
+        note = self._notes.get(head.thread)
+        return note if note is not None and (note.is_at_work or note.head == head.node) else None
 
     async def do(self, action: Action, thread: str, form: Form) -> str:
         """Perform an action; return the next page's address. Raises HeadMoved if the thread moved since the
@@ -462,15 +509,16 @@ class Actions:
                     _require_unmoved(at.head, form)
                 order = action.order(at, form)
                 if order.do is None:
+                    self._require_no_command(at.thread)
                     if at.thread in self._beginning or instance.locks.is_held(at.thread):
                         raise Busy(
                             f"an agent is working on thread {at.thread}", "wait for the end of its step"
                         )
-                    work = self._work(at)
+                    work = self._command(at, action, order) if action.told else self._work(at)
             if order.do is not None:
                 return await self._call(order, order.do)
             # Of two that begin at once, the lock would tell of both that they have begun.
-            with self._begins(at.thread):
+            with nullcontext() if action.told else self._begins(at.thread):
                 await self._run(order, work)
             return addresses.thread(at.thread)
 
@@ -491,6 +539,32 @@ class Actions:
                     self._notify(thread, StartRefused(instance.threads.head(thread).node, why))
 
         return _Work(is_begun, refused)
+
+    def _command(self, at: ActionTarget, action: Action, order: ActionRequest) -> _Work:
+        """Return the work of an extension's command."""
+        thread, note = at.thread, CommandNote(at.head.node, order.shown)
+        self._put(thread, note)
+
+        def done(output: bytes) -> None:
+            try:
+                text = str(extensions.load(action.told)(json.loads(output)))
+            except (ValueError, LookupError, TypeError):
+                text = "done"
+            self._put(thread, note._replace(text=text))
+
+        return _Work(lambda: False, lambda why: self._put(thread, note._replace(why=why)), done)
+
+    def _require_no_command(self, thread: ThreadId) -> None:
+        note = self._notes.get(thread)
+        if note is not None and note.is_at_work:
+            raise Busy(f"{note.command} is at work", "wait for its end")
+
+    def _put(self, thread: ThreadId, note: CommandNote) -> None:
+        self._notes.pop(thread, None)
+        self._notes[thread] = note
+        for oldest in list(self._notes)[:-_TOLD]:
+            del self._notes[oldest]
+        self.told += 1
 
     def _notify(self, thread: ThreadId, refused: StartRefused | None) -> None:
         before = self._refused.pop(thread, None)
@@ -550,33 +624,44 @@ class Actions:
             raise _not_done(error.message, error.hint, error.status, order) from None
 
     async def _run(self, order: ActionRequest, work: _Work) -> None:
-        """Start agents' work in its own session, with standard error in an unnamed file, so that a step
+        """Start agents' work in its own session, with its output in unnamed files, so that a step
         outlives the server and a kill ends it. Raises ActionFailed if it doesn't start."""
         async with self._processes:
-            err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
+            # They are closed when the process has ended.
+            out = TemporaryFile() if work.done is not None else None  # noqa: SIM115
+            err = TemporaryFile()  # noqa: SIM115
             try:
                 start = partial(
-                    spawn_command, self._location, order.argv, stdout=subprocess.DEVNULL, stderr=err
+                    spawn_command, self._location, order.argv, stdout=out or subprocess.DEVNULL, stderr=err
                 )
                 child = await asyncio.get_running_loop().run_in_executor(self._threads, start)
             except (OSError, ValueError) as error:
-                err.close()
-                raise ActionFailed(f"uwf does not start: {error}", order.shown, 500) from None
-            ended = asyncio.create_task(self._ended(child, order, err, work))
+                for file in filter(None, (out, err)):
+                    file.close()
+                failure = ActionFailed(f"uwf does not start: {error}", order.shown, 500)
+                if work.done is not None:
+                    work.refused(failure)
+                raise failure from None
+            ended = asyncio.create_task(self._ended(child, order, out, err, work))
             self._left.add(ended)
             ended.add_done_callback(self._left.discard)
             deadline = time.monotonic() + _BEGIN
             while not ended.done() and not work.is_begun() and time.monotonic() < deadline:
                 await asyncio.sleep(_LOOK)
 
-    async def _ended(self, child: WarmProcess, order: ActionRequest, err: IO[bytes], work: _Work) -> None:
-        with err:
+    async def _ended(
+        self, child: WarmProcess, order: ActionRequest, out: IO[bytes] | None, err: IO[bytes], work: _Work
+    ) -> None:
+        with err, out or nullcontext():
             pause = _LOOK
             while (code := child.poll()) is None:
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.1, _REAP)
             if (failure := _failure(code, err, order)) is not None:
                 work.refused(failure)
+            elif out is not None and work.done is not None:
+                out.seek(0)
+                work.done(out.read(_PRINTED))
 
 
 def _require_unmoved(head: Head, form: Form) -> None:

@@ -214,6 +214,7 @@ class _Thread:
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
             "stuck": self._or(lambda: thread_outlook(instance, head).hint, "") if at.get("problem") else "",
             "refused": None,
+            "note": None,
             "may": self._or(lambda: possible(instance, head, state), None),
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
