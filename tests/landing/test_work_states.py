@@ -85,7 +85,8 @@ def test_the_request_of_a_thread_at_work_is_a_draft(uwf: Uwf, forge: LandingForg
     thread = forge.shop.at_gate()
     number = uwf("land", thread).json["pull"]["number"]
     assert uwf("thread", "list").json[0]["work"]["text"] == f"pull #{number} draft"
-    uwf("thread", "answer", thread, "-m", "merge")
+    ended = uwf("thread", "answer", thread, "-m", "merge", "--format", "text").err
+    assert f"uwf land {thread}" in ended, "it is a draft until then"
     uwf("land", thread)
     assert listed(uwf)[thread]["state"] == "open"
 

@@ -89,14 +89,20 @@ class _WorkStates:
                 return WorkState("landed", f"landed on {one_line(branch, _LONGEST_BRANCH)}", is_final=True)
         if request is None:
             return None
-        state, pushes = self._requested(request, self._is_draft(head)), self._pushes(thread)
-        own = [push.effect.prev for push in pushes if request in self._requests_of(push)]
-        is_current = state.state == "open" and bool(own) and has_code_of(self._instance, own[-1], head)
+        state = self._requested(request, head.archive is None and not self._has_landed_in_step(head))
+        own = [push.effect.prev for push in self._pushes(thread) if request in self._requests_of(push)]
+        is_current = state.state == "open" and bool(own) and self._is_ready_since(own[-1], head)
         return state._replace(is_current=is_current)
 
-    def _is_draft(self, head: Head) -> bool:
-        history = self._instance.threads.history
-        return head.archive is None and not has_landed_in_step(self._instance, history(head))
+    def _is_ready_since(self, step: Hash | None, head: Head) -> bool:
+        """Return whether a push of the code of the head, at a step, made its request ready: one from before the end
+        left it a draft."""
+        if step == head.node:
+            return head.archive is not None
+        return has_code_of(self._instance, step, head) and self._has_landed_in_step(head)
+
+    def _has_landed_in_step(self, head: Head) -> bool:
+        return has_landed_in_step(self._instance, self._instance.threads.history(head))
 
     def _of_origin(self, head: Head, origins: dict[bytes, ThreadId]) -> WorkState | None:
         """Return the open request of the thread that this one goes on with."""
