@@ -177,11 +177,9 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
         value["code"] = {"commit": code.commit, **code.as_json()}
     invocation.emit(value, outcome_line, shown, compact)
     if code is not None:
-        from uwf_cli.selection import short_ids
         from uwf_git.api.outcome import code_line
 
-        instance, head = invocation.instance, outcome.position.head
-        invocation.note(code_line(instance, head, code, short_ids(instance)(head.thread)))
+        invocation.note(code_line(invocation.instance, outcome.position.head, code))
     invocation.afterwards()
 
 

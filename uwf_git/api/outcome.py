@@ -135,19 +135,19 @@ class CodeNext(NamedTuple):
     work: str
 
 
-def code_next(instance: Instance, head: Head, left: CodeLeft, name: str) -> CodeNext:
-    """Return what is next for a thread's code, in a command that calls the thread by a `name`."""
+def code_next(instance: Instance, head: Head, left: CodeLeft) -> CodeNext:
+    """Return what is next for the code that a thread left."""
     state = extensions.work_states(instance, [head]).get(head.thread)
     if left.is_merged:
         return CodeNext("", "merged")
     if state is not None and (state.is_final or state.is_current):
         return CodeNext("", state.text)
-    return CodeNext((extensions.merge_hint(name) or left.merge) if left.merge else "", "")
+    return CodeNext((extensions.merge_hint(head.thread) or left.merge) if left.merge else "", "")
 
 
-def code_line(instance: Instance, head: Head, left: CodeLeft, name: str) -> str:
+def code_line(instance: Instance, head: Head, left: CodeLeft) -> str:
     """Return the line on the code that a thread left, with the command for it."""
-    command, work = code_next(instance, head, left, name)
+    command, work = code_next(instance, head, left)
     onward = f": {command}" if command else f", {work}" if work else ""
     return "; ".join((f"its code is {left.where}{onward}", *left.warnings))
 

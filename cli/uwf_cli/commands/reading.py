@@ -72,7 +72,7 @@ def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
             if (left := code_left(instance, instance.threads.position(head))) is not None:
                 value["code"] |= left.as_json()
                 if invocation.format == "text":
-                    value["code"]["next"] = code_next(instance, head, left, head.thread).command
+                    value["code"]["next"] = code_next(instance, head, left).command
     return value
 
 
