@@ -47,7 +47,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     is_flag=True,
     help="Allow answers, starts, forks, pauses and kills from the pages. Runs no agents.",
 )
-@click.option("--run", is_flag=True, help="Allow the pages to run agents. Includes --write.")
+@click.option("--run", is_flag=True, help="Allow the pages to run agents and land work. Includes --write.")
 @click.option(
     "--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1. Others need --name."
 )
