@@ -438,6 +438,7 @@ from uwf_git.format.ids import ThreadId as ThreadId
 from uwf_git.format.ids import derived_id as derived_id
 from uwf_git.format.ids import is_hash as is_hash
 from uwf_git.format.ids import is_thread_id as is_thread_id
+from uwf_git.format.ids import milliseconds_of as milliseconds_of
 from uwf_git.format.ids import name_problem as name_problem
 from uwf_git.format.ids import parse_thread_id as parse_thread_id
 from uwf_git.format.json_text import read_json as read_json

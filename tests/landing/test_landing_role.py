@@ -303,6 +303,27 @@ def test_reviews_go_to_a_role_of_their_own_as_the_guide_says(uwf: Uwf, forge: Fo
     assert [step["role"] for step in steps_of(uwf, onward)][-4:] == ["$USER", "triage", "fixer", "tests"]
 
 
+def test_its_options_are_those_of_the_command(uwf: Uwf, shop: Shop) -> None:
+    git("-C", shop.project, "push", "-q", "origin", "main:next")
+    before = shop.at_remote("rev-parse", "main")
+    shop.with_landing_role("lands")
+    shop.configured()
+    told = {}
+    for options in ("--on next", "--commits all", "next", "--onto next --commits keep"):
+        uwf("config", "set", "agents.lands.command", f"uwf-land {options}")
+        (listed,) = (item for item in uwf("agent", "list").json if item["name"] == "lands")
+        told[options] = listed["problem"]
+    assert list(told.values()) == [
+        "uwf-land has no option --on",
+        "uwf-land: --commits is squash, steps or keep",
+        "uwf-land has no argument next",
+        "",
+    ]
+    assert output_of(uwf, landed(uwf, shop))["onto"] == "next"
+    assert shop.at_remote("log", "-1", "--format=%an", "next") == "uwf-exec"
+    assert shop.at_remote("rev-parse", "main") == before
+
+
 # What was killed, or can't be said
 
 
@@ -453,6 +474,41 @@ def test_code_that_asks_for_it_lands_nothing(uwf: Uwf, shop: Shop) -> None:
     (call,) = (item["thread"] for item in uwf("thread", "list", "--all").json if item["thread"] != thread)
     (attempt,) = uwf("thread", "attempts", call).json
     assert "uwf-land plays roles that config.yaml gives to it" in attempt["error"]
+
+
+def tried(uwf: Uwf, thread: str, step: int) -> str:
+    """What the trial of a step's role after the same history says."""
+    uwf("eval", "add", f"{thread}@{step}", "--to", "suite", "--name", "it")
+    return uwf("eval", "run", "suite", "--retries", "0", "--format", "text", check=None).out
+
+
+def test_a_trial_of_an_evaluation_lands_nothing(uwf: Uwf, shop: Shop) -> None:
+    before, thread = shop.at_remote("rev-parse", "main"), landed(uwf, shop)
+    git("-C", shop.project, "push", "-q", "-f", "origin", "HEAD:main")
+    assert "is a trial of an evaluation, and lands nothing" in tried(uwf, thread, 4)
+    assert shop.at_remote("rev-parse", "main") == before
+
+
+def test_nor_does_a_workflow_within_a_trial(uwf: Uwf, shop: Shop, root: Path) -> None:
+    workflow, config = shop.folder / "mend.yaml", root / "config.yaml"
+    mend, settings = yaml.safe_load(workflow.read_text()), yaml.safe_load(config.read_text())
+    del mend["roles"]["gate"], mend["graph"]["gate"]
+    mend["graph"]["tests"]["passed"] = "land"
+    workflow.write_text(yaml.safe_dump(mend))
+    uwf("workflow", "put", workflow)
+    graph = {"$START": {"_": "land"}, "land": {"_": "$END"}}
+    outer = {**mend, "name": "outer", "roles": {"land": mend["roles"]["land"]}, "graph": graph}
+    (shop.folder / "outer.yaml").write_text(yaml.safe_dump(outer))
+    settings["agents"]["within"] = {"command": "uwf-workflow", "args": ["mend"]}
+    settings["agentOverrides"]["outer"] = {"land": "within"}
+    config.write_text(yaml.safe_dump(settings))
+    before = shop.at_remote("rev-parse", "main")
+    thread = str(uwf("thread", "start", shop.folder / "outer.yaml", "-p", "Add two").json["thread"])
+    uwf("thread", "run", thread)
+    assert shop.at_remote("rev-parse", "main") != before
+    git("-C", shop.project, "push", "-q", "-f", "origin", "HEAD:main")
+    assert "is a trial of an evaluation, and lands nothing" in tried(uwf, thread, 1)
+    assert shop.at_remote("rev-parse", "main") == before
 
 
 @pytest.mark.parametrize("agent", ["uwf-land", "land"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.ext.landing.landing_steps import AGENT, CONFLICT, FAILED, LANDED
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.plugin import (
+    NO_TIME,
     STATUS_KEY,
     Absent,
     AgentFailed,
@@ -21,6 +22,8 @@ from uwf_git.plugin import (
     Usage,
     counted,
     judge_answer,
+    milliseconds_of,
+    parent_threads,
     read_options,
     render_frontmatter,
     schema_name,
@@ -83,6 +86,11 @@ def _require_chosen(ctx: Context) -> None:
             f"{AGENT} plays roles that config.yaml gives to it, and code asks for it",
             "land when the thread has ended: uwf land",
         )
+    if _is_tried(ctx):
+        raise AgentFailed(
+            f"thread {ctx.thread} is a trial of an evaluation, and lands nothing",
+            f"let a command play the role there: --agent '{ctx.role.name}=uwf-exec …'",
+        )
     try:
         ctx.instance.require_person(f"lands thread {ctx.thread}")
     except RequirementUnmet as error:
@@ -91,6 +99,19 @@ def _require_chosen(ctx: Context) -> None:
         raise AgentFailed(
             f"{AGENT} lands in the engine's process alone", f"in config.yaml, name {AGENT} without a path"
         ) from None
+
+
+def _is_tried(ctx: Context) -> bool:
+    """Return whether the thread, or one that it works for, belongs to an evaluation: no other ids have that time."""
+    instance, seen = ctx.instance, {ctx.thread}
+    head = instance.threads.head(ctx.thread)
+    while milliseconds_of(head.thread) != NO_TIME:
+        parent = parent_threads(instance, [head]).get(head.thread)
+        if parent is None or parent in seen:
+            return False
+        seen.add(parent)
+        head = instance.threads.head(parent)
+    return True
 
 
 def _landed(
