@@ -138,12 +138,6 @@ def projects_with(instance: Instance, thread: ThreadId | None, code: Revision) -
                 yield project
 
 
-def diff_of(project: Project, commit: str, at_most: int) -> bytes:
-    """Return the patch of a commit against its first parent, without context, cut after `at_most` bytes."""
-    git = project.git(variables=NO_FETCH)
-    return git.run(*_DIFF, "-U0", "--root", "--no-commit-id", commit, "--", at_most=at_most).out
-
-
 def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> bytes | None:
     """Return the raw diff whose digest an approval has, None if the commits are not on this machine, or it is larger
     than RAW_BYTES."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed, WorkspaceFailed
-from uwf_git.workspaces.changes import diff_of, projects_with
+from uwf_git.workspaces.changes import projects_with
+from uwf_git.workspaces.patches import read_patches
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 MOST_COMMITS = 1000
 """Commits of one step that are read, newest first."""
-PATCH_BYTES = 64 << 20
-"""Bytes of one commit's patch that are read. The rest has no lines."""
-
-_HUNK = re.compile(rb"@@ -[0-9]+(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
 
 
 class Lines(NamedTuple):
@@ -52,32 +48,26 @@ def added_lines(instance: Instance, thread: ThreadId | None, code: Revision) -> 
 def _commits(project: Project, code: Revision) -> Iterator[CommitLines]:
     words = ("--first-parent", "--no-merges", f"--max-count={MOST_COMMITS}", "--format=%H %ct")
     log = project.run("log", *words, f"{code.base}..{code.commit}", "--").out.decode("ascii", "replace")
-    for line in reversed(log.splitlines()):
-        commit, _, time = line.partition(" ")
-        yield CommitLines(commit, int(time), tuple(_files(diff_of(project, commit, PATCH_BYTES))))
+    rows = [line.partition(" ")[::2] for line in reversed(log.splitlines())]
+    patches = read_patches(project, [(commit,) for commit, _ in rows])
+    for (commit, time), patch in zip(rows, patches, strict=True):
+        files = patch.added.items() if patch is not None else ()
+        yield CommitLines(
+            commit, int(time), tuple(Lines(_shown(path), tuple(_ranges(lines))) for path, lines in files)
+        )
 
 
-def _files(patch: bytes) -> Iterator[Lines]:
-    path, ranges, remaining = "", list[tuple[int, int]](), 0
-    for line in patch.split(b"\n"):
-        if remaining:  # a line of a file, whatever it looks like
-            remaining -= not line.startswith(b"\\")
-        elif match := _HUNK.match(line):
-            removed, first, added = (1 if part is None else int(part) for part in match.groups())
-            remaining = removed + added
-            if added:
-                ranges.append((first, first + added - 1))
-        elif line.startswith(b"+++ "):
-            if path and ranges:
-                yield Lines(path, tuple(ranges))
-            path, ranges = _path(line[4:]), []
-    if path and ranges:
-        yield Lines(path, tuple(ranges))
+def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    first = last = 0
+    for number in numbers:
+        if number != last + 1 and last:
+            yield first, last
+        if number != last + 1:
+            first = number
+        last = number
+    if last:
+        yield first, last
 
 
-def _path(name: bytes) -> str:
-    """Return a path as git names it in a patch, "" for a file that was removed."""
-    name = name.removesuffix(b"\t")  # that of a name with blanks
-    if name.startswith(b'"'):
-        name = name[1:-1].decode("unicode_escape").encode("latin-1", "replace")
-    return name[2:].decode("utf-8", "replace") if name.startswith(b"b/") else ""
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
