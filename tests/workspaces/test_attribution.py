@@ -11,9 +11,21 @@ import pytest
 from commands import git
 from conftest import Uwf
 from landing_shop import Shop
-from written_project import ROUNDED, SHOP, TAXED, Writer, WrittenProject
+from written_project import DONE, ROUNDED, SHOP, TAXED, Writer, WrittenProject
 
 ADA = "Ada Example"
+SPLIT = f"""\
+name: build
+description: Code it side by side.
+roles:
+  coder: {{ description: c, systemPrompt: c, outputSchema: {DONE} }}
+  reviewer: {{ description: r, systemPrompt: r, outputSchema: {DONE} }}
+  joiner: {{ description: j, systemPrompt: j, outputSchema: {DONE} }}
+graph:
+  $START: [{{ role: coder }}]
+  coder: [{{ each: "[1, 2]", as: part, role: reviewer, join: {{ role: joiner }} }}]
+  joiner: [{{ role: $END }}]
+"""
 
 
 @pytest.fixture
@@ -245,15 +257,81 @@ def test_half_of_the_work_in_a_commit_and_an_amended_message_are_still_its_steps
     assert shop.blamed() == written(thread)[:7]
 
 
-def test_what_a_person_wrote_before_or_by_themselves_is_not_a_threads(shop: WrittenProject) -> None:
-    """The thread did the same later, or never landed."""
+def test_what_a_person_wrote_by_themselves_is_not_a_threads_that_wrote_some_of_it_too(
+    shop: WrittenProject,
+) -> None:
+    shop.taxed_and_rounded()
+    shop.commits("shop.py", SHOP + "\n\ndef cost(exact):\n    return round(exact, 2)\n", "Cost")
+    assert {writer for _, writer in shop.blamed()} == {ADA}
+    assert [row["threads"] for row in shop.merged()["commits"]] == [[]]
+
+
+def test_what_a_thread_began_with_is_not_its_own_though_it_did_it_again(
+    shop: WrittenProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the person is ahead, so times don't tell."""
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2099-01-01T12:00:00Z")
     shop.commits("shop.py", SHOP + TAXED, "Tax by hand")
     shop.commits("shop.py", SHOP, "Revert it")
-    shop.taxed_and_rounded()
-    shop.commits("shop.py", SHOP + "\n\nimport os\n\n\ndef cost(prices, rate):\n    return 1\n", "Cost")
-    assert {writer for _, writer in shop.blamed()} == {ADA}
-    rows = shop.merged("HEAD~3..HEAD")["commits"]
-    assert [row["threads"] for row in rows] == [[], [], []]
+    monkeypatch.delenv("GIT_COMMITTER_DATE")
+    thread = shop.taxed_and_rounded()
+    shop.git("checkout", "-q", "--detach", "main~1")
+    assert shop.blamed() == [(line, ADA) for line in (SHOP + TAXED).splitlines()]
+    shop.git("checkout", "-q", "main")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2099-01-01T12:00:00Z")
+    shop.squashed(thread)
+    assert shop.blamed() == written(thread)
+
+
+def test_a_commit_that_an_agent_picked_stays_its_authors(shop: WrittenProject) -> None:
+    person = "a person wrote this line, not an agent"
+    write = f"cd {shop.path}; echo '{person}' > other.txt; git add .; export GIT_COMMITTER_DATE=2020-01-01T12:00:00Z"
+    thread = shop.thread(f"({write}; git commit -qm Other)", "git cherry-pick main")
+    assert shop.git("show", f"uwf/work/{thread}:other.txt") == person
+    assert shop.blamed("other.txt") == [(person, ADA)]
+
+
+def test_the_work_of_branches_is_of_the_steps_of_their_threads(shop: WrittenProject) -> None:
+    (shop.folder / "build.yaml").write_text(SPLIT)
+    thread = shop.thread("true", 'echo "it is $UWF_THREAD" > "$UWF_THREAD.txt"')
+    shop.squashed(thread)
+    files = [name for name in shop.git("ls-files").split() if name.endswith(".txt")]
+    assert len(files) == 2
+    for name in files:
+        branch = name.removesuffix(".txt")
+        assert shop.blamed(name) == [(f"it is {branch}", (branch, 1, "reviewer", "reviewer-model"))]
+    (row,) = shop.merged()["commits"]
+    assert [(share["thread"], share["how"]) for share in row["threads"]] == [(thread, "squash")]
+
+
+def test_a_thread_that_goes_on_has_the_steps_before_and_is_the_one_that_is_claimed(
+    shop: WrittenProject,
+) -> None:
+    thread = shop.taxed_and_rounded()
+    (shop.folder / "coder").write_text("echo 'CURRENCY = 1' >> shop.py")
+    (shop.folder / "reviewer").write_text("true")
+    onward = str(shop.uwf("thread", "resume", thread, "-m", "Name the currency").json["thread"])
+    assert onward != thread
+    shop.uwf("thread", "run", onward)
+    commit = shop.squashed(onward, f"Tax, round and name\n\nUwf-Thread: {onward}\n")
+    assert shop.blamed() == [*written(onward), ("CURRENCY = 1", (onward, 4, "coder", "coder-model"))]
+    (row,) = shop.merged()["commits"]
+    assert (row["commit"], row["problems"]) == (commit, [])
+    shop.git("reset", "-q", "--hard", "HEAD~1")
+    shop.squashed(thread, f"Tax and round\n\nUwf-Thread: {onward}\n")
+    assert shop.blamed() == written(onward)
+
+
+def test_a_sub_workflows_work_is_of_its_own_steps(shop: WrittenProject) -> None:
+    inner = (shop.folder / "build.yaml").read_text()
+    (shop.folder / "inner.yaml").write_text(inner.replace("name: build", "name: inner"))
+    shop.uwf("workflow", "put", shop.folder / "inner.yaml")
+    shop.uwf("config", "set", "agentOverrides.build.coder", "uwf-workflow inner")
+    thread = shop.taxed_and_rounded()
+    (child,) = (row["thread"] for row in shop.uwf("thread", "list", "--all").json if row["thread"] != thread)
+    shop.squashed(thread)
+    writers = {writer for _, writer in shop.blamed()}
+    assert {(writer[0], *writer[1:3]) for writer in writers if writer != ADA} >= {(child, 1, "coder")}
 
 
 def test_an_agents_own_commits_and_rebases_are_of_its_step(shop: WrittenProject) -> None:
@@ -268,6 +346,22 @@ def test_an_agents_own_commits_and_rebases_are_of_its_step(shop: WrittenProject)
     coder = (thread, 1, "coder", "coder-model")
     assert [writer for _, writer in shop.blamed()] == [ADA] * 2 + [coder] * 10
     assert shop.blamed("other.py") == [("x", (thread, 2, "reviewer", "reviewer-model"))]
+
+
+@pytest.mark.parametrize(("date", "back"), [("2099-01-01T12:00:00Z", 1), ("2020-01-01T12:00:00Z", 2)])
+def test_what_an_agent_goes_back_to_stays_other_peoples(
+    shop: WrittenProject, monkeypatch: pytest.MonkeyPatch, date: str, back: int
+) -> None:
+    """It makes the steps before again on the commit that its thread began with, or on one before that."""
+    monkeypatch.setenv("GIT_COMMITTER_DATE", date)
+    shop.commits("one.py", "one = 1\n")
+    shop.commits("two.py", "two = 2\n")
+    monkeypatch.delenv("GIT_COMMITTER_DATE")
+    thread = shop.thread(
+        "echo three = 3 > three.py", f"git reset -q --soft HEAD~{back}; git commit -qm Again"
+    )
+    assert shop.git("rev-parse", f"uwf/work/{thread}~1") == shop.git("rev-parse", f"main~{back - 1}")
+    assert [shop.blamed(name)[0][1] for name in ("one.py", "two.py")] == [ADA, ADA]
 
 
 def test_what_an_agent_merges_into_its_work_stays_other_peoples(shop: WrittenProject) -> None:
@@ -334,6 +428,13 @@ def test_a_merged_thread_that_does_not_verify_is_said(shop: WrittenProject, root
     git(*store, "update-ref", f"refs/uwf/attempts/{thread}", forged)
     value = shop.merged(check=7)
     assert [[share["verified"] for share in row["threads"]] for row in value["commits"]] == [[True], [False]]
+
+
+def test_merged_threads_can_be_required_to_be_signed(shop: WrittenProject) -> None:
+    shop.squashed(shop.taxed_and_rounded())
+    value = json.loads(shop.uwf("verify", "--merged", "main", "--require", "signed", check=14).out)
+    assert {finding["code"] for finding in value["findings"]} == {"requirement-unmet"}
+    assert [share["verified"] for share in value["commits"][0]["threads"]] == [True]
 
 
 def test_what_was_cleaned_is_known_unless_it_was_discarded(shop: WrittenProject, uwf: Uwf) -> None:

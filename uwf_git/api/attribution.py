@@ -62,18 +62,23 @@ def blame(
     for name, attribution in known.items():
         for problem in _problems(instance, attributions, commits[name], attribution):
             warn(problem.message)
-    rows = [_line_value(line, commits[line.commit], known[line.commit]) for line in lines]
+    rows = [_line_value(attributions, line, commits[line.commit], known[line.commit]) for line in lines]
     return {"file": encodable(path), "commit": commit, "lines": rows, "absent": attributions.absent}
 
 
-def _line_value(line: BlamedLine, commit: ProjectCommit, attribution: Attribution) -> dict[str, Any]:
+def _line_value(
+    attributions: Attributions, line: BlamedLine, commit: ProjectCommit, attribution: Attribution
+) -> dict[str, Any]:
     share, step = attribution.step_at(line.path, line.line) or (None, None)
+    thread = share.thread if share is not None else None
+    if thread is not None and step is not None:
+        thread = attributions.thread_of(step, thread)
     return {
         "line": line.number,
         "commit": line.commit,
         "author": commit.author,
         "time": iso(commit.written),
-        "thread": share.thread if share is not None else None,
+        "thread": thread,
         "how": share.how if share is not None else None,
         "step": step.number if step is not None else None,
         "role": step.role if step is not None else None,

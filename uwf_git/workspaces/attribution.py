@@ -222,6 +222,11 @@ class Attributions:
         """Return whether a thread has code here."""
         return any(thread in self._holders[step.node] for step in self._steps_here)
 
+    def thread_of(self, step: CodeStep, thread: ThreadId) -> ThreadId:
+        """Return the thread in which a step has its number: `thread` if it has the step, else that of a branch whose
+        work it joined."""
+        return thread if thread in self._holders[step.node] else step.thread
+
     @property
     def absent(self) -> list[ThreadId]:
         """The threads of whose code some is not here."""
@@ -276,8 +281,8 @@ class Attributions:
                 continue
             while at is not None:
                 self._holders.setdefault(at, []).append(head.thread)
-                if (step := known[at].step) is not None and step.thread != head.thread:
-                    self._written[head.thread].joined.add(step.thread)
+                if (step := known[at].step) is not None:
+                    self._join(head.thread, step.thread)
                 at = known[at].before
         yield from nested
 
@@ -316,18 +321,20 @@ class Attributions:
         for step, chain in chains:
             since[step.thread][step.begun] = None
             for commit in reversed(chain):
-                if commit.commit in self._own:
+                if (other := self._own.get(commit.commit)) is not None:  # of a sub-workflow, or a step before
+                    self._join(step.thread, other.step.thread)
                     continue
                 self._own[commit.commit] = _Own(step, commit)
                 singles.append((step, (commit.commit,)))
-                for parent in commit.parents[1:]:
-                    since[step.thread][parent] = None
-                    if (other := self._own.get(parent)) is not None:
-                        self._written[step.thread].joined.add(other.step.thread)
+                since[step.thread] |= dict.fromkeys(commit.parents[1:])
             if len(chain) > 1:
                 ranges[step.code.commit, step.code.base] = step
             if chain:
                 ends[step.thread].append(step)
+        for own in list(self._own.values()):
+            for parent in own.commit.parents[1:]:
+                if (other := self._own.get(parent)) is not None:
+                    self._join(own.step.thread, other.step.thread)
         for thread, steps in ends.items():
             for step in steps[-_MOST_RANGES:]:
                 begins = [begin for begin in since[thread] if begin in here and begin != step.code.commit]
@@ -347,6 +354,10 @@ class Attributions:
                     for text in texts.values():
                         if text:
                             self._writers[text].add(step.thread)
+
+    def _join(self, thread: ThreadId, other: ThreadId) -> None:
+        if other != thread:
+            self._written[thread].joined.add(other)
 
     def _patches(self, pairs: Sequence[tuple[str, ...]]) -> Iterator[Patch | None]:
         return read_patches(self._project, pairs)
