@@ -310,6 +310,42 @@ def test_a_redirect_is_not_followed_with_the_token(cloud: Jira) -> None:
         assert other.asked == []
 
 
+def test_a_login_in_the_file_of_the_store_counts_and_is_not_stored(cloud: Jira, root: Path, uwf: Uwf) -> None:
+    (root / ".env").write_text("".join(f"{name}={value}\n" for name, value in cloud.server.environ.items()))
+    cloud.server.has_issue("SHOP-42", "It fails", f"The token is {TOKEN}.")
+    payload = cloud.started(env={})
+    assert "The token is [redacted:JIRA_API_TOKEN]." in payload["prompt"] and TOKEN not in json.dumps(payload)
+
+
+SEES = """\
+name: sees
+description: It sees the issue.
+roles:
+  writer:
+    description: Writes.
+    systemPrompt: Write.
+    outputSchema: {type: object, properties: {text: {type: string}}, required: [text]}
+conditions:
+  isShop: {description: It is the shop's., expression: '$contains(issue.key, "SHOP-")'}
+  isOne: {description: It is this one., expression: 'issue.key = "OPS-42"'}
+graph:
+  $START:
+    - {role: writer, condition: isShop, prompt: 'Mend {{ issue.key }}.'}
+    - {role: writer, condition: isOne}
+    - {role: $END, condition: null}
+  writer:
+    - {role: $END, condition: null}
+"""
+
+
+def test_templates_and_conditions_see_the_key(cloud: Jira, uwf: Uwf) -> None:
+    assert uwf("workflow", "validate", write("sees.yaml", SEES)).json["findings"] == []
+    uwf("workflow", "put", "sees.yaml")
+    cloud.server.has_issue("SHOP-42")
+    run = uwf("run", "sees", "SHOP-42", "--agent", "uwf-rehearse", env=cloud.server.environ)
+    assert "Mend SHOP-42." in uwf("thread", "prompt", f"{run.lines[0]['thread']}@1").out
+
+
 # What others write
 
 

@@ -20,6 +20,16 @@ class Work(NamedTuple):
     forge: LandingForge
     jira: JiraServer
 
+    def configured(self, fixes: str = "") -> None:
+        """Write config.yaml, with other words for the fixer's."""
+        api = f"{self.jira.url}/rest/api/2"
+        self.forge.shop.configured(
+            f"forges: {{ '{self.forge.server.url.partition('://')[2]}': gitea }}\n"
+            f"trackers: {{ '{self.jira.host}': {{ kind: jira, api: {api} }} }}\n"
+            "land: { comment: true }\n",
+            fixes,
+        )
+
     def at_gate(self, uwf: Uwf, key: str = "SHOP-42") -> str:
         """The thread of an issue, whose gate waits."""
         uwf("workflow", "put", self.forge.shop.folder / "mend.yaml")
@@ -42,15 +52,11 @@ def work(
 ) -> Iterator[Work]:
     shop = Shop(uwf, tmp_path, config)
     with at_forge("gitea", shop, monkeypatch) as forge, jira_server(request.param == "cloud") as jira:
-        api = f"{jira.url}/rest/api/2"
-        shop.configured(
-            f"forges: {{ '{forge.server.url.partition('://')[2]}': gitea }}\n"
-            f"trackers: {{ '{jira.host}': {{ kind: jira, api: {api} }} }}\n"
-            "land: { comment: true }\n"
-        )
+        work = Work(forge, jira)
+        work.configured()
         for name, value in jira.environ.items():
             monkeypatch.setenv(name, value)
-        yield Work(forge, jira)
+        yield work
 
 
 one_jira = pytest.mark.parametrize("work", ["cloud"], indirect=True)
@@ -116,6 +122,16 @@ def test_a_machine_that_does_not_know_the_tracker_names_the_issue_all_the_same(u
     uwf("config", "unset", "trackers")
     uwf("config", "set", "land.comment", "false")
     assert f"For {work.jira.page('SHOP-42')}" in uwf("land", thread).json["request"]["body"]
+
+
+@one_jira
+def test_an_agents_commits_keep_the_key_of_their_own_issue_and_no_other(uwf: Uwf, work: Work) -> None:
+    commit = 'git commit -qam "SHOP-42: add it" -m "See SHOP-7. Fixes ENG-1."'
+    work.configured(f"cat $WHAT >> sum.txt; {commit}; ")
+    work.jira.has_issue("SHOP-42", "Add two")
+    landed = uwf("land", work.accepted(uwf), "--commits", "keep").json
+    message = work.forge.shop.at_remote("log", "-1", "--format=%B", landed["commit"])
+    assert message.startswith("SHOP-42: add it\n\nSee SHOP 7. Fixes ENG 1.\n")
 
 
 @pytest.mark.extended

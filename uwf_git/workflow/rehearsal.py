@@ -57,6 +57,7 @@ _BRANCHES = 3  # of a fork that are rehearsed
 _PROBED = 12  # outputs before a fork whose items are looked at
 _LATER = 6  # joins that are tried once a fan-out was rehearsed a few times
 _LATE = 4_000_000_000_000
+_OF_KEY = re.compile(r"([A-Z][A-Z0-9_]{0,99})(?:-([1-9][0-9]{0,17})?)?")
 _OF_ISSUE = r"(?<![\w.$`\"'])issue\b"
 
 
@@ -160,14 +161,15 @@ class _Way(NamedTuple):
 
 
 def _sample_issues(hints: Hints) -> list[StartIssue]:
-    """Return issues with what conditions search."""
+    """Return issues with what conditions search, on a tracker for what may be a key or the beginning of one."""
     texts = hints.texts or ("It fails",)
     numbers = [number for number in hints.numbers if isinstance(number, int) and number > 0]
-    pairs = [*((text, 1) for text in texts), *((texts[0], number) for number in (*numbers, _FAR))]
-    return [
-        StartIssue("https://forge.invalid/issues/1", number, text, text, texts, 1, len(text), "")
-        for text, number in pairs
-    ]
+    page = "https://forge.invalid/issues/1"
+    rows = [*((page, text, 1) for text in texts), *((page, texts[0], number) for number in (*numbers, _FAR))]
+    for project, number in (key.groups() for text in texts if (key := _OF_KEY.fullmatch(text))):
+        number = int(number or 1)
+        rows.append((f"https://tracker.invalid/browse/{project}-{number}", texts[0], number))
+    return [StartIssue(url, number, text, text, texts, 1, len(text), "") for url, text, number in rows]
 
 
 class _Walk:

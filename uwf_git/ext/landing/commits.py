@@ -36,6 +36,7 @@ def picks(
     """Return what is to be made again of the work after the commit `since`, by the setting `commits`. A history with
     merges, or with a file that `workspace.copy` keeps out, is one commit."""
     user = instance.store.repository.user.at(int(time.time()))
+    issue = at.history.start.issue
     if commits != SQUASH and (rows := _rows(to, code, since)):
         groups = _by_step(instance, at, rows) if commits == STEPS else [[row] for row in rows]
         return [
@@ -44,7 +45,7 @@ def picks(
                 group[-1].id,
                 group[-1].author or user,
                 user,
-                _signed(message_without_links(_message(group)), to),
+                _signed(message_without_links(_message(group), issue.key if issue is not None else ""), to),
             )
             for group in groups
         ]

@@ -33,7 +33,7 @@ _NO_KEYS = (
     "AES|ANSI|BASE|BIG|COVID|CP|CRC|DDR|DIN|ECMA|EN|ES|FIPS|FP|GB|GMT|GPT|HTTP|IEC|IEEE|INT|IP|IPV|ISO|JDK|JEP|JSR|"
     "KOI8|LATIN|MD|MP|PEP|POSIX|RAID|RFC|RSA|SHA|SHA2|SHA3|SSL|TLS|TOP|UCS|UINT|UTC|UTF|WCAG|WIN|WINDOWS|X86"
 )
-_KEY = re.compile(rf"(?<![\w-])(?!(?:{_NO_KEYS})-)([A-Z][A-Z0-9_]+)-(?=[1-9][0-9]{{0,8}}(?![\w-]))")
+_KEY = re.compile(rf"(?<![\w-])(?!(?:{_NO_KEYS})-)([A-Z][A-Z0-9_]+)-([1-9][0-9]{{0,8}})(?![\w-])")
 # Words in brackets switch a forge's checks off, as [skip ci] does.
 _BRACKETS = str.maketrans("[]", "()")
 _OWN_TRAILER = re.compile(r"(?:Agent-Logs-Url|Uwf-[A-Za-z]+|Signed-off-by|Co-authored-by): ")
@@ -57,10 +57,10 @@ def title_of(history: History) -> str:
     return without_links(one_line(line, _LONGEST_TITLE).lstrip("# "))
 
 
-def without_links(text: str) -> str:
+def without_links(text: str, own_key: str = "") -> str:
     """Return a text of others for a title or a message, in which no forge finds a person to tell, an issue that a merge
-    would close, or a word that switches its checks off, and no tracker an issue of its own."""
-    text = _KEY.sub(r"\1 ", text)
+    would close, or a word that switches its checks off, and no tracker an issue but the one with `own_key`."""
+    text = _KEY.sub(lambda key: key[0] if key[0] == own_key else f"{key[1]} {key[2]}", text)
     return (
         _MARKS.sub(lambda match: f"{match[0].replace('-', '')} ", text)
         .translate(_BRACKETS)
@@ -68,10 +68,12 @@ def without_links(text: str) -> str:
     )
 
 
-def message_without_links(message: str) -> str:
+def message_without_links(message: str, own_key: str) -> str:
     """Return a commit's message as `without_links`, but for the trailers that say who made it."""
     lines = message.splitlines()
-    return "\n".join(line if _OWN_TRAILER.match(line) else without_links(line) for line in lines) + "\n"
+    return (
+        "\n".join(line if _OWN_TRAILER.match(line) else without_links(line, own_key) for line in lines) + "\n"
+    )
 
 
 def closing_line(instance: Instance, history: History, repository: ForgeRepository | None) -> str:
