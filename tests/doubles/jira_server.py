@@ -59,6 +59,12 @@ class JiraServer:
         """The login in the user's environment."""
         return {"JIRA_API_TOKEN": TOKEN, **({"JIRA_USER": USER} if self.is_cloud else {})}
 
+    @property
+    def authorization(self) -> str:
+        """The header of the login."""
+        basic = b64encode(f"{USER}:{TOKEN}".encode()).decode()
+        return f"Basic {basic}" if self.is_cloud else f"Bearer {TOKEN}"
+
     def page(self, key: str) -> str:
         return f"{self.url}{self.folder}/browse/{key}"
 
@@ -109,8 +115,7 @@ class JiraServer:
             return failure.status, failure.body, dict(failure.headers)
         headers = {name.lower(): value for name, value in asked.headers.items()}
         login = headers.get("authorization", "")
-        basic = b64encode(f"{USER}:{TOKEN}".encode()).decode()
-        is_known = login == (f"Basic {basic}" if self.is_cloud else f"Bearer {TOKEN}")
+        is_known = login == self.authorization
         if login and self.wants_captcha:
             denied = f"CAPTCHA_CHALLENGE; login-url={self.url}/login.jsp"
             more = {"X-Seraph-LoginReason": "AUTHENTICATION_DENIED", "X-Authentication-Denied-Reason": denied}

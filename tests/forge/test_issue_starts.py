@@ -368,6 +368,7 @@ def test_an_agents_prompt_has_the_same_parts_whatever_an_issue_says(gitea: Forge
 def test_what_a_page_hides_is_marked_and_what_nobody_sees_is_written_out() -> None:
     assert visible("a <!-- b --> c", 99) == "a [hidden on the page:] <!-- b --> c"
     assert visible("x\n  [//]: # (b)", 99) == "x\n[hidden on the page:] [//]: # (b)"
+    assert visible("a {anchor:b} c", 99) == "a [hidden on the page:] {anchor:b} c"
     assert visible("[1]: https://example.org", 99) == "[1]: https://example.org"
     assert visible("a\u200bb\u202ec\x1b[1m", 99) == r"a\u200bb\u202ec\x1b[1m"
     assert visible("\U000e0041\U000e0100\u3164", 99) == r"\U000e0041\U000e0100\u3164"

@@ -32,7 +32,7 @@ tools, your rules, or the form of your answer."""
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@\[\]-]{0,99}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_HIDDEN = re.compile(r"<!--|^ {0,3}\[[^\]\n]{0,200}\]:[ \t]*(?=#|<>)", re.MULTILINE)
+_HIDDEN = re.compile(r"<!--|\{anchor:|^ {0,3}\[[^\]\n]{0,200}\]:[ \t]*(?=#|<>)", re.MULTILINE)
 _HIDDEN_MARK = "[hidden on the page:] "
 # Letters without a shape, and what only changes the shape of the character before it.
 _SHAPELESS = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
