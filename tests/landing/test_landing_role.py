@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -234,6 +235,36 @@ def test_the_claims_of_a_request_that_a_step_has_opened_hold(uwf: Uwf, forge: Fo
             ("gate: merge", None),
         ]
         uwf("land", thread)
+
+
+@one_forge
+def test_work_after_a_merge_lands_on_another_branch_as_the_hint_says(uwf: Uwf, forge: Forge) -> None:
+    thread = landed(uwf, forge.shop)
+    forge.server.merge(forge.number, "squash", by="bob")
+    assert uwf("land", thread, "--sync").json["state"].startswith("merged")
+    host = forge.server.url.partition("://")[2]
+    forge.shop.configured(f"forges: {{ '{host}': gitea }}\n", fixes="echo x > more.txt; ")
+    onward = str(uwf("thread", "resume", thread, "-m", "And more.").json["thread"])
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    refused = uwf("thread", "run", onward, check=6).error
+    assert "is merged by bob" in refused["message"]
+    uwf(*shlex.split(str(refused["hint"]).removeprefix("uwf ").replace("NAME", "mend/more")))
+    assert output_of(uwf, onward)["branch"] == "mend/more"
+    assert [change["head"] for change in forge.server.changes.values()] == [BRANCH, "mend/more"]
+
+
+@one_forge
+def test_the_comment_on_an_issue_says_that_a_step_has_landed_the_work(uwf: Uwf, forge: Forge) -> None:
+    uwf("config", "set", "land.comment", "true")
+    forge.server.has_issue(42, "Add two", "")
+    uwf("workflow", "put", forge.shop.folder / "mend.yaml")
+    thread = uwf("thread", "start", "mend", forge.server.issue_url(42)).json["thread"]
+    uwf("thread", "run", thread, check=5)
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("thread", "run", thread)
+    (comment,) = forge.server.issue_comments[42]
+    assert ": landed · 3 steps" in comment[2] and comment[2].endswith(str(output_of(uwf, thread)["url"]))
 
 
 FAN_OUT = f"""\

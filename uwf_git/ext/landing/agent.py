@@ -20,6 +20,7 @@ from uwf_git.plugin import (
     ExpectedOutput,
     RequirementUnmet,
     Usage,
+    UwfError,
     counted,
     judge_answer,
     milliseconds_of,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from uwf_git.ext.landing.landing import Landed, Options
 
 USAGE = f"{AGENT} [--onto BRANCH] [--branch NAME] [--remote NAME] [--commits squash|steps|keep] [--no-forge]"
+
+_OTHER_BRANCH = "--branch NAME"
+"""In the hint of an error: what `uwf land` lacks to land."""
 
 
 def parse_args(args: Sequence[str]) -> Options:
@@ -74,6 +78,10 @@ def run(ctx: Context) -> Reply:
         return _reply(ctx, (CONFLICT, FAILED), fields, error.text, lines)
     except CheckFailed as error:
         return _reply(ctx, (FAILED,), {"reason": error.why, "files": []}, error.text, lines)
+    except UwfError as error:
+        if _OTHER_BRANCH in error.hint:
+            error.hint = f"uwf thread run {ctx.thread} --agent '{ctx.role.name}={AGENT} {_OTHER_BRANCH}'"
+        raise
     url = landed.pull.url if landed.pull is not None else ""
     return _landed(ctx, landed.onto, landed.branch, landed.commit, url, _text(landed), lines)
 
