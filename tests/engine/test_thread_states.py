@@ -52,6 +52,7 @@ CODES_OF_ERRORS = {
     "ext/fleet/retry_policy.py": {"waiting", "paused"},
 }
 NAMES_IN_JSON = {  # of fields and events
+    "api/attribution.py": {"absent"},
     "api/events.py": {"failed", "paused", "waiting"},
     "api/progress.py": {"running"},
     "api/conversation.py": {"failed"},
@@ -65,6 +66,7 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/web/thread.py": {"paused", "running"},
     "format/types.py": {"failed"},
     "commands/asking.py": {"paused"},
+    "commands/blame.py": {"absent"},
     "commands/conversation.py": {"failed"},
     "commands/reading.py": {"completed", "paused", "running"},
     "commands/spending.py": {"failed"},
@@ -88,6 +90,7 @@ ANSWERS_AND_RESULTS = {  # of agents, tools, calls, judges and checks
     "ext/code/harness.py": {"idle"},
     "ext/code/live.py": {"idle"},
     "ext/evaluation/records.py": {"failed"},
+    "ext/landing/landing_steps.py": {"failed"},
     "forge/review_client.py": {"failed"},  # what GitLab calls a job
     "sandbox/bubblewrap.py": {"failed"},
     "sandbox/path.py": {"failed"},
