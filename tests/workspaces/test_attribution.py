@@ -240,6 +240,68 @@ def test_reformatted_renamed_and_copied_lines_are_of_who_wrote_them(shop: Writte
     assert shop.blamed("rounding.py")[2:] == lines[9:]
 
 
+def test_a_short_line_is_of_who_wrote_it_after_its_blanks_were_changed_or_its_reformatting_is_to_be_ignored(
+    shop: WrittenProject,
+) -> None:
+    thread = shop.thread("echo 'x = 1' > x.py")
+    shop.squashed(thread)
+    shop.commits("x.py", "x=1\n", "Reformat")
+    assert shop.blamed("x.py") == [("x=1", (thread, 1, "coder", "coder-model"))]
+    rewritten = shop.commits("x.py", "X=1\n", "Rename")
+    assert shop.blamed("x.py") == [("X=1", ADA)]
+    shop.commits(".ignored", f"{rewritten}\n", "Ignore it")
+    shop.git("config", "blame.ignoreRevsFile", ".ignored")
+    assert shop.blamed("x.py") == [("X=1", (thread, 1, "coder", "coder-model"))]
+
+
+def test_lines_that_a_person_moved_are_of_the_person_who_wrote_them(
+    shop: WrittenProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.taxed_and_rounded()
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Bob")
+    text = "NAMES = ['tea', 'coffee']\nCURRENCIES = ['euro', 'dollar', 'krona', 'yen']\n"
+    shop.commits("names.py", text, "Name things")
+    monkeypatch.delenv("GIT_AUTHOR_NAME")
+    (shop.path / "names.py").write_text("")
+    shop.commits("shop.py", SHOP + text, "Move the names")
+    assert [writer for _, writer in shop.blamed()] == [ADA, ADA, "Bob", "Bob"]
+
+
+def test_a_clone_that_leaves_objects_out_is_named_with_a_way_to_get_them(
+    shop: WrittenProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.squashed(shop.taxed_and_rounded())
+    shop.git("config", "uploadpack.allowFilter", "true")
+    git("clone", "-q", "--filter=blob:none", f"file://{shop.path}", tmp_path / "partial")
+    monkeypatch.chdir(tmp_path / "partial")
+    error = shop.uwf("blame", "shop.py", check=1).error
+    subprocess.run(error["hint"].partition(": ")[2], shell=True, check=True)  # as it is typed
+    assert [writer for _, writer in shop.blamed()] == [ADA] * 12
+
+
+def test_work_that_a_person_indented_otherwise_in_the_squash_is_its_steps(shop: WrittenProject) -> None:
+    thread = shop.taxed_and_rounded()
+    shop.git("merge", "-q", "--squash", f"uwf/work/{thread}")
+    lines = [(line.replace("    ", "\t"), writer) for line, writer in written(thread)]
+    lines[1] = written(thread)[1]
+    shop.commits("shop.py", "".join(f"{line}\n" for line, _ in lines), "Tax and round (#1)")
+    assert shop.blamed() == lines
+
+
+def test_a_conflict_that_an_agent_resolved_is_of_its_step_after_a_squash(shop: WrittenProject) -> None:
+    sums = {name: SHOP.replace("sum(prices)", f"sum({name})") for name in ("begun", "moved", "resolved")}
+    for name, text in sums.items():
+        (shop.folder / name).write_text(text)
+    person = f"(cd {shop.path}; cp {shop.folder / 'moved'} shop.py; git commit -qam Move)"
+    resolve = f"git merge -q main || cp {shop.folder / 'resolved'} shop.py; git commit -qam Merge"
+    thread = shop.thread(f"{person}; cp {shop.folder / 'begun'} shop.py", resolve)
+    shop.squashed(thread)
+    assert shop.blamed() == [
+        ("def total(prices):", ADA),
+        ("    return sum(resolved)", (thread, 2, "reviewer", "reviewer-model")),
+    ]
+
+
 def test_work_on_a_file_that_was_renamed_meanwhile_is_its_steps(shop: WrittenProject) -> None:
     thread = shop.taxed_and_rounded()
     shop.git("mv", "shop.py", "sale.py")
@@ -536,10 +598,12 @@ def test_what_cannot_be_blamed_is_one_line(
 )
 def test_files_of_any_name_have_their_writers(shop: WrittenProject, name: str) -> None:
     (shop.folder / "name").write_text(name)
-    thread = shop.thread(f'name="$(cat {shop.folder / "name"})"; printf "one = 1\\ntwo = 2\\n" > "./$name"')
+    append = f'name="$(cat {shop.folder / "name"})"; echo "$UWF_ROLE = 1" >> "./$name"'
+    thread = shop.thread(append, append)
     shop.squashed(thread)
     assert shop.blamed("--", name) == [
-        (line, (thread, 1, "coder", "coder-model")) for line in ("one = 1", "two = 2")
+        (f"{role} = 1", (thread, number, role, f"{role}-model"))
+        for number, role in enumerate(("coder", "reviewer"), 1)
     ]
     text = shop.uwf("--format", "text", "blame", "--", name).out
     assert text.count("\n") == 2 and "\x1b" not in text

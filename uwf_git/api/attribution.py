@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.api.check import Report, check
-from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, Usage, WorkspaceFailed
+from uwf_git.base.errors import Invalid, NotFound, Usage
 from uwf_git.base.text import counted, encodable, iso, one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.location import Checkout, checkout_around
@@ -17,7 +17,7 @@ from uwf_git.verify.findings import UNCHECKED, Finding
 from uwf_git.verify.whole import VerifyResult
 from uwf_git.workspaces.attribution import Attribution, Attributions, ProjectCommit
 from uwf_git.workspaces.changes import NO_FETCH
-from uwf_git.workspaces.patches import path_of
+from uwf_git.workspaces.patches import path_of, read_git
 from uwf_git.workspaces.project import Project, work_ref
 
 if TYPE_CHECKING:
@@ -135,15 +135,10 @@ def _require_text(project: Project, commit: str, path: str, file: str) -> None:
 
 
 def _blamed(project: Project, commit: str, path: str) -> list[BlamedLine]:
-    """Return the lines of a file as git blames them: blanks don't count, and moved and copied lines are followed."""
-    from uwf_git.git.program import Git
-
-    git = Git(project.common, cwd=project.common, variables=NO_FETCH, seconds=_SECONDS)
+    """Return the lines of a file as git blames them: blanks don't count, and moved and copied lines are followed. What
+    `blame.ignoreRevsFile` names is passed over."""
     words = ("blame", "--porcelain", "--no-textconv", "-w", "-M", "-C", commit, "--", path)
-    try:
-        return list(_lines(iter(git.run(*words).out.split(b"\n"))))
-    except RemoteFailed as error:
-        raise WorkspaceFailed(error.message, error.hint) from None
+    return list(_lines(iter(read_git(project, *words, seconds=_SECONDS).split(b"\n"))))
 
 
 def _lines(rows: Iterator[bytes]) -> Iterator[BlamedLine]:

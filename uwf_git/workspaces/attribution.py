@@ -319,7 +319,8 @@ class Attributions:
         ends: dict[ThreadId, list[CodeStep]] = defaultdict(list)
         since: dict[ThreadId, dict[str, None]] = defaultdict(dict)
         for step, chain in chains:
-            since[step.thread][step.begun] = None
+            if step.begun in here:
+                since[step.thread][step.begun] = None
             for commit in reversed(chain):
                 if (other := self._own.get(commit.commit)) is not None:  # of a sub-workflow, or a step before
                     self._join(step.thread, other.step.thread)
@@ -337,7 +338,7 @@ class Attributions:
                     self._join(own.step.thread, other.step.thread)
         for thread, steps in ends.items():
             for step in steps[-_MOST_RANGES:]:
-                begins = [begin for begin in since[thread] if begin in here and begin != step.code.commit]
+                begins = [begin for begin in since[thread] if begin != step.code.commit]
                 ranges |= {(step.code.commit, begin): step for begin in begins[-_MOST_RANGES:]}
         pairs = [*singles, *((step, pair) for pair, step in ranges.items())]
         for (step, pair), patch in zip(pairs, self._patches([pair for _, pair in pairs]), strict=True):

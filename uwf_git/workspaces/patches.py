@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed, WorkspaceFailed
+from uwf_git.git.program import Git
 from uwf_git.workspaces.changes import NO_FETCH, PATCH
 
 if TYPE_CHECKING:
@@ -66,12 +68,22 @@ def _read(project: Project, pairs: Sequence[tuple[str, ...]]) -> Iterator[Patch]
         yield reader.patch()
 
 
-def read_git(project: Project, *words: str, stdin: bytes, at_most: int) -> bytes:
+def read_git(
+    project: Project, *words: str, stdin: bytes = b"", at_most: int = -1, seconds: float | None = None
+) -> bytes:
     """Return what git prints of objects that are here, cut after `at_most` bytes. Raises WorkspaceFailed."""
     try:
-        return project.git(variables=NO_FETCH).run(*words, stdin=stdin, at_most=at_most).out
+        return (
+            Git(project.common, variables=NO_FETCH, seconds=seconds)
+            .run(*words, stdin=stdin, at_most=at_most)
+            .out
+        )
     except RemoteFailed as error:
-        raise WorkspaceFailed(f"project {project.common}: {error.message}", error.hint) from None
+        hint = error.hint
+        if "promisor" in error.message:
+            place = shlex.quote(str(project.common))
+            hint = f"the clone leaves objects out: git -C {place} fetch --refetch --no-filter"
+        raise WorkspaceFailed(f"project {project.common}: {error.message}", hint) from None
 
 
 def without_blanks(line: bytes) -> bytes:
