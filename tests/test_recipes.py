@@ -98,6 +98,62 @@ def test_the_recipe_for_a_command_makes_one(sources: Path, call: Call) -> None:
     assert "Count the words of each step." in call("thread", "--help")
 
 
+TRACKER = """\
+    Tracker(
+        kind="linear",
+        domain="linear.app",
+        pages=(_page(rf"/issue/{_KEY}(?:/[^?#]*)?(?:[?#].*)?"),),
+        page="issue/{key}",
+        api="https://api.linear.app/graphql",
+        token="LINEAR_API_KEY",
+        server="LINEAR_SERVER",
+        user="",
+        log_in="set LINEAR_API_KEY",
+        client="uwf_git.forge.linear:LinearIssue",
+    ),
+"""
+TRACKER_CLIENT = """\
+from uwf_git.forge.answers import Author, Issue
+
+
+class LinearIssue:
+    def __init__(self, address, login, log_in):
+        self.address, self.login = address, login
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def read(self, at_most):
+        text = f"Read at {self.address.repository.forge.api} with {self.login.source}."
+        return Issue(42, self.address.url, "It fails", text, Author("ann"), (), True, 0, False), []
+"""
+
+
+def test_another_tracker_is_a_row_a_name_and_a_module(sources: Path, call: Call, monkeypatch: Any) -> None:
+    forge, settings = sources / "uwf_git" / "forge", sources / "uwf_git" / "config" / "settings.py"
+    table = (forge / "trackers.py").read_text(encoding="utf-8")
+    (forge / "trackers.py").write_text(
+        table.replace("_ROWS = (\n", f"_ROWS = (\n{TRACKER}", 1), encoding="utf-8"
+    )
+    (forge / "linear.py").write_text(TRACKER_CLIENT, encoding="utf-8")
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(
+        text.replace('TRACKERS = ("jira",)', 'TRACKERS = ("jira", "linear")'), encoding="utf-8"
+    )
+    monkeypatch.setenv("LINEAR_API_KEY", "lin_api_0123456789")
+    call("config", "set", "trackers.linear.app", "linear")
+    call("workflow", "put", EXAMPLES / "solve-issue.yaml")
+    url = "https://linear.app/acme/issue/ENG-42/it-fails"
+    thread = call("thread", "start", "solve-issue", url)["thread"]
+    issue = call("thread", "read", thread, "--format", "json")["issue"]
+    assert (issue["key"], issue["url"]) == ("ENG-42", "https://linear.app/acme/issue/ENG-42")
+    start = call("cas", "get", call("thread", "show", thread)["head"])["payload"]
+    assert "Read at https://api.linear.app/graphql with LINEAR_API_KEY." in start["prompt"]
+
+
 def test_the_recipe_for_a_status_makes_one(sources: Path, call: Call, program: Call) -> None:
     recipe = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("    STALLED = StateRow(")
     table = sources / "uwf_git" / "base" / "thread_states.py"

@@ -49,7 +49,7 @@ def read_issue(instance: Instance, name: str, folder: Path) -> IssueText:
         raise _moved(str(address))
     if not issue.is_open:
         instance.warn(f"issue {address} is closed")
-    if unread := issue.comments - len(comments):
+    if (unread := issue.comments - len(comments)) > 0:
         instance.warn(f"{counted(unread, 'comment')} of issue {address} not read")
     read_at, removed = int(time.time()), 0
 

@@ -34,7 +34,8 @@ _HINTS = Hints(
     rights={JIRA: "is it there, and may you see it and comment on it? Jira answers so for both"},
 )
 # Wiki markup has no comments, so the mark is seen: a word, with a digest of the text before it.
-_MARK = re.compile(r"\s*\^?uwf-([0-9A-Za-z]{8,64})-([0-9a-f]{12})\^?\s*\Z")
+_MARK = re.compile(r"\^?uwf-([0-9A-Za-z]{8,64})-([0-9a-f]{12})\^?\Z")
+_LONGEST_MARK = 100
 _MARKUP = re.compile(r"[\\{}\[\]*_^~+|!?#&@]|(?<!\w)-|-(?!\w)")
 _OFFSET = re.compile(r"([+-]\d\d)(\d\d)")
 
@@ -87,15 +88,14 @@ class JiraIssue(RestClient):
         return "{{" + _MARKUP.sub(r"\\\g<0>", one_line(text, _LONGEST_CODE)) + "}}"
 
     def create_comment(self, key: str, text: str) -> str:
-        return text_of(
-            self._sent("POST", f"{self._issue}/comment", {"body": _marked(key, text)}, 1.0)[0], "id"
-        )
+        row = self._sent("POST", f"{self._issue}/comment", {"body": _marked(key, text)}, 1.0)[0]
+        return text_of(row, "id") if isinstance(row, dict) else ""
 
     def find_comment(self, key: str) -> str:
         me = _identity(self._object("GET", "/myself"))
         for page in self._pages("created"):
             for row in objects_in(page.get("comments")):
-                mark = _MARK.search(text_of(row, "body"))
+                mark = _mark(text_of(row, "body"))
                 if mark and mark[1] == key and me and _identity(mapping_of(row, "author")) == me:
                     return text_of(row, "id")
         return ""
@@ -103,7 +103,7 @@ class JiraIssue(RestClient):
     def update_comment(self, comment: str, text: str) -> None:
         path = f"{self._issue}/comment/{quote(comment, safe='')}"
         try:
-            mark = _MARK.search(text_of(self._object("GET", path), "body"))
+            mark = _mark(text_of(self._object("GET", path), "body"))
         except ForgeDeclined as error:
             if error.status == 404:
                 return
@@ -131,7 +131,7 @@ class JiraIssue(RestClient):
         if not number.isdecimal() or row.get("visibility") or row.get("jsdPublic") is False:
             return None
         author, text = _author(mapping_of(row, "author")), self._text(row, "body")
-        if mark := _MARK.search(text):
+        if mark := _mark(text):
             text = f"{mark_of(mark[1])}\n{text[: mark.start()]}"
         created = _OFFSET.sub(r"\1:\2", text_of(row, "created").replace("+0000", "Z"))
         return Comment(int(number[:18]), author.login, text, author.is_bot, created)
@@ -155,6 +155,11 @@ class JiraIssue(RestClient):
     def _refusal(self, response: httpx.Response, text: bytes, pause: float) -> RemoteFailed:
         if self._secrets and (response.status_code == 401 or _is_login_refused(response.headers)):
             return self._login_refused(response.headers)
+        if response.is_redirect:  # not to a moved issue, which answers to its old key
+            return ForgeDeclined(
+                f"{self._api.host} answered {response.status_code}, a redirect, which is not followed",
+                "is there a login page before it? let api in trackers of config.yaml lead around that",
+            )
         return super()._refusal(response, text, pause)
 
     def _login_refused(self, headers: Mapping[str, str]) -> ForgeDeclined:
@@ -179,6 +184,12 @@ class JiraIssue(RestClient):
 
 def _marked(key: str, text: str) -> str:
     return f"{text}\n^uwf-{key}-{_digest(text)}^"
+
+
+def _mark(text: str) -> re.Match[str] | None:
+    """Return the mark with which a comment ends; its groups are the key, and the digest of the text before it."""
+    text = text.rstrip()
+    return _MARK.search(text, max(len(text) - _LONGEST_MARK, 0))
 
 
 def _digest(text: str) -> str:

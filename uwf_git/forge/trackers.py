@@ -42,19 +42,19 @@ def _page(form: str) -> re.Pattern[str]:
 
 _ROWS = (
     Tracker(
-        JIRA,
-        "atlassian.net",
-        (
+        kind=JIRA,
+        domain="atlassian.net",
+        pages=(
             _page(rf"/(?:browse|(?:projects/[^/?#]+/)?issues)/{_KEY}/?(?:[?#].*)?"),
             _page(rf"/(?:jira/(?!secure/)|secure/)[^?#]*\?(?:[^#]*&)?selectedIssue={_KEY}(?:[&#].*)?"),
         ),
-        "browse/{key}",
-        "rest/api/2",
-        "JIRA_API_TOKEN",
-        "JIRA_SERVER",
-        "JIRA_USER",
-        "set JIRA_API_TOKEN, for the host in trackers or JIRA_SERVER, and on Jira Cloud JIRA_USER, your e-mail",
-        "uwf_git.forge.jira:JiraIssue",
+        page="browse/{key}",
+        api="rest/api/2",
+        token="JIRA_API_TOKEN",
+        server="JIRA_SERVER",
+        user="JIRA_USER",
+        log_in="set JIRA_API_TOKEN, for the host in trackers or JIRA_SERVER, and on Jira Cloud JIRA_USER, your e-mail",
+        client="uwf_git.forge.jira:JiraIssue",
     ),
 )
 TRACKERS: Mapping[str, Tracker] = {row.kind: row for row in _ROWS}
