@@ -238,6 +238,44 @@ def test_the_claims_of_a_request_that_a_step_has_opened_hold(uwf: Uwf, forge: Fo
 
 
 @one_forge
+def test_what_a_reviewer_says_before_a_landing_is_seen_to_before_it(uwf: Uwf, forge: Forge) -> None:
+    thread = forge.shop.at_gate()
+    uwf("land", thread)  # a draft
+    forge.server.has(forge.number, ("ann", "And three."))
+    uwf("thread", "answer", thread, "-m", "merge")
+    assert uwf("land", thread, "--sync").json["told"] == thread
+    forge.shop.adds("three")
+    uwf("thread", "run", thread, check=5)
+    steps = steps_of(uwf, thread)[3:]
+    assert [step["role"] for step in steps] == ["$USER", "land", "fixer", "tests"]
+    assert steps[1]["output"] == {
+        "status": "failed",
+        "reason": "something was said before it landed",
+        "files": [],
+    }
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("thread", "run", thread)
+    assert output_of(uwf, thread)["status"] == "landed"
+    assert "`fixer`: `added it`" in forge.server.comments[forge.number][-1][2]
+
+
+@one_forge
+def test_the_step_that_lands_is_nobodys_answer(uwf: Uwf, forge: Forge) -> None:
+    workflow = forge.shop.folder / "mend.yaml"
+    workflow.write_text(workflow.read_text().replace("failed: fixer }\n", "failed: gate }\n"))
+    thread = forge.shop.at_gate()
+    uwf("land", thread)
+    forge.server.has(forge.number, ("ann", "And three."))
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("land", thread, "--sync")
+    uwf("thread", "run", thread, check=5)
+    uwf("thread", "answer", thread, "-m", "merge")
+    uwf("thread", "run", thread)
+    assert output_of(uwf, thread)["status"] == "landed"
+    assert [login for _, login, _ in forge.server.comments[forge.number]] == ["ann"]
+
+
+@one_forge
 def test_work_after_a_merge_lands_on_another_branch_as_the_hint_says(uwf: Uwf, forge: Forge) -> None:
     thread = landed(uwf, forge.shop)
     forge.server.merge(forge.number, "squash", by="bob")

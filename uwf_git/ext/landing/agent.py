@@ -62,6 +62,9 @@ def run(ctx: Context) -> Reply:
 
     _require_chosen(ctx)
     _landed(ctx, "", "", "", "", "", ())  # else the work would land, and nothing could say so
+    if ctx.remarks:  # as of a reviewer; nobody but the next role could see to it
+        fields: dict[str, Any] = {"reason": "something was said before it landed", "files": []}
+        return _reply(ctx, (FAILED,), fields, "The work does not land: see to what was said first.", ())
     lines: list[str] = []
 
     def tell(line: str) -> None:

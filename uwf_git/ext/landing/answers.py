@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.kin import effects_of, kin_of, text_of_user
+from uwf_git.ext.landing.landing_steps import AGENT
 from uwf_git.ext.landing.request import words_of_step
 from uwf_git.plugin import (
     HUMAN,
@@ -162,7 +163,7 @@ def _answers(instance: Instance, history: History) -> Iterator[Answer]:
         later = [
             (number, other)
             for number, other in enumerate(history.steps[index + 1 :], index + 2)
-            if other.role != USER and other.agent != HUMAN
+            if other.role != USER and other.agent not in (HUMAN, AGENT)
         ]
         if not later:
             continue
