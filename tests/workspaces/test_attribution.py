@@ -579,6 +579,8 @@ def test_a_clone_without_a_threads_code_knows_by_its_record_what_it_landed(
         (("../outside.py",), 2, "is outside of"),
         (("binary",), 1, "is binary"),
         (("folder",), 3, "has no file folder"),
+        (("large",), 1, "has more than 8 MiB"),
+        (("sub/one",), 3, "it is of a submodule: call uwf blame in its folder"),
         (("shop.py", "--", "-x"), 2, "is no revision"),
         (("shop.py", "absent"), 3, "has no commit absent"),
     ],
@@ -587,23 +589,26 @@ def test_what_cannot_be_blamed_is_one_line(
     shop: WrittenProject, words: tuple[str, ...], status: int, message: str
 ) -> None:
     (shop.path / "binary").write_bytes(b"\0\1")
+    (shop.path / "large").write_text("line\n" * (2 << 20))
+    git("clone", "-q", shop.path, shop.path / "sub")
+    shop.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", shop.path, "sub")
     shop.commits("folder/one", "one\n")
     shop.uwf("init")
     error = shop.uwf("blame", *words, check=status).error
-    assert message in error["message"]
+    assert message in f"{error['message']} — {error['hint']}"
 
 
-@pytest.mark.parametrize(
-    "name", ["a b.py", "-x.py", ":(top)x", 'q"\\t.py', "naïve.py", "new\nline", "\x1b[31m.py"]
-)
-def test_files_of_any_name_have_their_writers(shop: WrittenProject, name: str) -> None:
-    (shop.folder / "name").write_text(name)
-    append = f'name="$(cat {shop.folder / "name"})"; echo "$UWF_ROLE = 1" >> "./$name"'
+def test_files_of_any_name_have_their_writers(shop: WrittenProject) -> None:
+    names = ["a b.py", "-x.py", ":(top)x", 'q"\\t.py', "naïve.py", "new\nline", "\x1b[31m.py"]
+    for place, name in enumerate(names):
+        (shop.folder / f"name {place}").write_text(name)
+    append = f'for file in {shop.folder}/name*; do echo "$UWF_ROLE = 1" >> "./$(cat "$file")"; done'
     thread = shop.thread(append, append)
     shop.squashed(thread)
-    assert shop.blamed("--", name) == [
-        (f"{role} = 1", (thread, number, role, f"{role}-model"))
-        for number, role in enumerate(("coder", "reviewer"), 1)
-    ]
-    text = shop.uwf("--format", "text", "blame", "--", name).out
-    assert text.count("\n") == 2 and "\x1b" not in text
+    for name in names:
+        assert shop.blamed("--", name) == [
+            (f"{role} = 1", (thread, number, role, f"{role}-model"))
+            for number, role in enumerate(("coder", "reviewer"), 1)
+        ]
+        text = shop.uwf("--format", "text", "blame", "--", name).out
+        assert text.count("\n") == 2 and "\x1b" not in text
