@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import git
+from commands import git, loose
 from conftest import Uwf
 from landing_shop import Shop
 from written_project import DONE, ROUNDED, SHOP, TAXED, Writer, WrittenProject
@@ -490,6 +490,16 @@ def test_a_merged_thread_that_does_not_verify_is_said(shop: WrittenProject, root
     git(*store, "update-ref", f"refs/uwf/attempts/{thread}", forged)
     value = shop.merged(check=7)
     assert [[share["verified"] for share in row["threads"]] for row in value["commits"]] == [[True], [False]]
+
+
+def test_a_damaged_thread_leaves_the_lines_of_others_as_they_are(shop: WrittenProject, root: Path) -> None:
+    thread, damaged = shop.taxed_and_rounded(), shop.thread("echo x > other.py", "echo y > another.py")
+    for name in (thread, damaged):
+        shop.squashed(name)
+    store, nodes = root / "store.git", f"refs/uwf/archive/{damaged}^{{commit}}:steps/0002-reviewer/nodes"
+    for node in git("--git-dir", store, "ls-tree", "--name-only", nodes).split():
+        loose(store, f"{nodes}/{node}").unlink()
+    assert shop.blamed() == written(thread)
 
 
 def test_merged_threads_can_be_required_to_be_signed(shop: WrittenProject) -> None:

@@ -58,11 +58,11 @@ def blame(
     lines = _blamed(project, commit, path)
     attributions = Attributions(instance, project)
     commits = attributions.commits(dict.fromkeys(line.commit for line in lines))
-    known = attributions.of(sorted(commits.values(), key=lambda item: -item.time))
-    for name, attribution in known.items():
+    by_commit = attributions.of(sorted(commits.values(), key=lambda item: -item.time))
+    for name, attribution in by_commit.items():
         for problem in _problems(instance, attributions, commits[name], attribution):
             warn(problem.message)
-    rows = [_line_value(attributions, line, commits[line.commit], known[line.commit]) for line in lines]
+    rows = [_line_value(attributions, line, commits[line.commit], by_commit[line.commit]) for line in lines]
     return {"file": encodable(path), "commit": commit, "lines": rows, "absent": attributions.absent}
 
 
@@ -180,12 +180,12 @@ def verify_merged(instance: Instance, folder: Path, branch: str, on_commit: Call
         revisions.append(f"^{since}")
     commits = attributions.between(*revisions, most=MOST_COMMITS + 1)
     is_cut, commits = len(commits) > MOST_COMMITS, commits[:MOST_COMMITS]
-    known = attributions.of(commits)
+    by_commit = attributions.of(commits)
     threads: dict[ThreadId, None] = {}
     problems: list[Finding] = []
     rows = []
     for commit in commits:
-        attribution = known[commit.commit]
+        attribution = by_commit[commit.commit]
         if len(commit.parents) > 1 and not (attribution.shares or attribution.lines or commit.claims):
             continue  # it only joins what is listed
         wrong = list(_problems(instance, attributions, commit, attribution))

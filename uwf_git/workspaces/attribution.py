@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import extensions
-from uwf_git.base.errors import StoreDamaged
+from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import USER, is_kind
 from uwf_git.store import layout
@@ -46,7 +46,7 @@ _CLAIM = re.compile(rf"(?m)^[ \t*>-]*{layout.THREAD_TRAILER}:[ \t]*([0-7][0-9A-H
 
 class CodeStep(NamedTuple):
     """A step with code: its number in `thread`, the oldest thread here that has it, and who made it. `begun` is the
-    commit at which the code of that thread began."""
+    commit at which the code of that thread began, `since` when the step before was made, in Unix seconds."""
 
     thread: ThreadId
     number: int
@@ -141,12 +141,12 @@ class _WrittenFile:
         run: dict[int, bytes] = {}
         for number, text in (*added.items(), (0, b"")):
             if run and (number - 1 not in run or text not in self._at):
-                yield dict(self._found(list(run.items())))
+                yield dict(self._with_steps(list(run.items())))
                 run = {}
             if number and text in self._at:
                 run[number] = text
 
-    def _found(self, run: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, tuple[CodeStep, bytes]]]:
+    def _with_steps(self, run: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, tuple[CodeStep, bytes]]]:
         """Yield the lines of a run with their steps: as many as possible that were written together, and of equal ones
         the newest."""
         first = 0
@@ -197,7 +197,7 @@ class Attributions:
 
     def __init__(self, instance: Instance, project: Project) -> None:
         self._instance, self._project = instance, project
-        self._holders: dict[Hash, list[ThreadId]] = {}
+        self._holders: dict[Hash, list[ThreadId]] = defaultdict(list)
         self._written: dict[ThreadId, _Written] = defaultdict(_Written)
         self._steps = steps = list(self._read_steps())
         here = self._here(
@@ -257,7 +257,7 @@ class Attributions:
         """Yield the steps with code, oldest thread first; those of sub-workflows, which their own threads have, at the
         end."""
         threads = self._instance.threads
-        known: dict[Hash, _Place] = {}
+        places: dict[Hash, _Place] = {}
         nested = []
         heads = [head for head in threads.meant(archived=True) if isinstance(head, Head)]
         for head in reversed(heads):
@@ -265,25 +265,25 @@ class Attributions:
             at: Hash | None = None
             try:
                 for past in threads.past(head.node):
-                    if past.hash in known:
+                    if past.hash in places:
                         at = past.hash
                         break
                     new.append(past)
                 for past in reversed(new):
-                    place = self._place(head.thread, past, known.get(at) if at else None)
+                    place = self._place(head.thread, past, places.get(at) if at else None)
                     if (step := place.step) is not None and place.is_nested:
                         nested.append(step)
                     elif step is not None:
                         yield step
-                    known[past.hash] = place
+                    places[past.hash] = place
                     at = past.hash
-            except StoreDamaged:  # uwf verify says so
+            except UwfError:  # uwf verify says so
                 continue
             while at is not None:
-                self._holders.setdefault(at, []).append(head.thread)
-                if (step := known[at].step) is not None:
+                self._holders[at].append(head.thread)
+                if (step := places[at].step) is not None:
                     self._join(head.thread, step.thread)
-                at = known[at].before
+                at = places[at].before
         yield from nested
 
     def _place(self, thread: ThreadId, past: PastStep, before: _Place | None) -> _Place:
@@ -301,8 +301,8 @@ class Attributions:
         detail = store.get(step.detail)
         is_nested = is_kind(detail.type, "step")
         model = "" if is_nested else str(detail.payload.get("model") or "")
-        made = CodeStep(thread, number, step.role, step.agent, model, past.hash, code, begun, since)
-        return _Place(step.prev, number, begun, time, made, is_nested)
+        code_step = CodeStep(thread, number, step.role, step.agent, model, past.hash, code, begun, since)
+        return _Place(step.prev, number, begun, time, code_step, is_nested)
 
     def _here(self, commits: Iterable[str]) -> set[str]:
         names = list(dict.fromkeys(filter(None, commits)))
@@ -424,7 +424,7 @@ class Attributions:
     def _by_record(self, commit: ProjectCommit, patch: Patch) -> tuple[Share, ...]:
         """Return the share of a thread whose code need not be here. Of one with a single step with code it is all."""
         for thread in commit.claims:
-            with suppress(StoreDamaged):  # uwf verify says so
+            with suppress(UwfError):  # uwf verify says so
                 if commit.commit in extensions.landed(self._instance, thread):
                     steps = [
                         step
@@ -485,8 +485,8 @@ class Attributions:
         if key not in self._older:
             may_be_older = begun is not None and commit.time <= begun.time
             self._older[key] = may_be_older and self._project.is_ancestor(*key)
-        made = self._own.get(step.code.commit)
-        is_later = made is None or made.commit.time <= commit.time
+        last = self._own.get(step.code.commit)
+        is_later = last is None or last.commit.time <= commit.time
         return not self._older[key] and (is_later or self._claims(commit, step))
 
     def _claims(self, commit: ProjectCommit, step: CodeStep) -> bool:
