@@ -316,8 +316,9 @@ def test_the_branch_of_a_request_that_was_merged_is_cleaned_up_there(
     if merge == "--squash":
         git("-C", project, "commit", "-q", "-m", "Add two (#1)")
     git("-C", project, "push", "-q", "origin", "main")
-    shown = {item["thread"]: item["removes"] for item in uwf("clean", "--remote").json}
-    assert f"{branches[0]} on origin" in shown[thread]
+    shown = {item["thread"]: item for item in uwf("clean", "--remote").json}
+    assert f"{branches[0]} on origin" in shown[thread]["removes"]
+    assert shown[thread]["merged"] == {"into": "main", "commits": False}
     assert forge.shop.at_remote("rev-parse", branches[0]) == commit
     uwf("clean", "--remote", "--yes")
     left = forge.shop.at_remote("for-each-ref", "--format=%(refname:short)", "refs/heads").split()

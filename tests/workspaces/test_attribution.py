@@ -608,6 +608,17 @@ def test_what_cannot_be_blamed_is_one_line(
     assert message in f"{error['message']} — {error['hint']}"
 
 
+def test_what_is_no_branch_is_refused_with_a_list_of_branches(shop: WrittenProject) -> None:
+    shop.commits("folder/one", "one\n")
+    shop.uwf("init")
+    for words in (
+        ("blame", "shop.py", "--", "-x"),
+        ("verify", "--merged", "-x"),
+        ("verify", "--merged", "absent"),
+    ):
+        assert "git branch --all" in shop.uwf(*words, check=None).error["hint"]
+
+
 def test_files_of_any_name_have_their_writers(shop: WrittenProject) -> None:
     names = ["a b.py", "-x.py", ":(top)x", 'q"\\t.py', "naïve.py", "new\nline", "\x1b[31m.py"]
     for place, name in enumerate(names):

@@ -97,7 +97,7 @@ def _checkout(folder: Path) -> Checkout:
 
 def _commit_of(project: Project, checkout: Checkout, revision: str) -> str:
     if revision.startswith("-"):
-        raise Usage(f"{one_line(revision, 60)} is no revision", "see: uwf blame --help")
+        raise Usage(f"{one_line(revision, 60)} is no revision", "see: git branch --all")
     git = project.git(checkout.git_dir, variables=NO_FETCH)
     commit = project.commit(revision, git=git)
     if not commit:

@@ -167,7 +167,8 @@ class _Look:
         own = {name: oid for name, oid in refs.items() if not name.startswith(TRACKING)}
         tip, there = own.get(tree.ref, ""), refs.get(pushed, "")
         is_dropped = self._is_dropped()
-        needs_changes = is_dropped or (scope.remote and pushed != "")
+        branches = dict(self._merged_branches()) if scope.remote else {}
+        needs_changes = is_dropped or (scope.remote and (pushed != "" or bool(branches)))
         merged = self._landing(tip, needs_changes)
         merged_there = merged if there == tip else self._landing(there, needs_changes)
         discards = scope.discards and is_dropped
@@ -215,7 +216,7 @@ class _Look:
             there,
             discards,
             unshares,
-            dict(self._merged_branches()) if scope.remote else {},
+            branches,
         )
 
     def _merged_branches(self) -> Iterator[tuple[tuple[str, str], str]]:
