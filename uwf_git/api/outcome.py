@@ -135,21 +135,21 @@ class CodeNext(NamedTuple):
     work: str
 
 
-def code_next(instance: Instance, head: Head, left: CodeLeft) -> CodeNext:
+def code_next(instance: Instance, head: Head, code: CodeLeft) -> CodeNext:
     """Return what is next for the code that a thread left."""
     state = extensions.work_states(instance, [head]).get(head.thread)
-    if left.is_merged:
+    if code.is_merged:
         return CodeNext("", "merged")
     if state is not None and (state.is_final or state.is_current):
         return CodeNext("", state.text)
-    return CodeNext((extensions.merge_hint(head.thread) or left.merge) if left.merge else "", "")
+    return CodeNext((extensions.merge_hint(head.thread) or code.merge) if code.merge else "", "")
 
 
-def code_line(instance: Instance, head: Head, left: CodeLeft) -> str:
+def code_line(instance: Instance, head: Head, code: CodeLeft) -> str:
     """Return the line on the code that a thread left, with the command for it."""
-    command, work = code_next(instance, head, left)
+    command, work = code_next(instance, head, code)
     onward = f": {command}" if command else f", {work}" if work else ""
-    return "; ".join((f"its code is {left.where}{onward}", *left.warnings))
+    return "; ".join((f"its code is {code.where}{onward}", *code.warnings))
 
 
 def _may_have_code(instance: Instance, history: History) -> bool:

@@ -182,13 +182,13 @@ class WorkState(NamedTuple):
 class ThreadAction(NamedTuple):
     """A command on a thread, for which its page has a button with a `label`, at `/thread/ID/<name>`. `argv` are the
     words before the thread's id. `offered` is a function of the Instance and the Head that returns whether there is a
-    button; `told` one of the command's JSON that returns the line to show once it has ended."""
+    button; `summary` one of the command's JSON that returns the line to show once it has ended."""
 
     name: str
     label: str
     argv: tuple[str, ...]
     offered: str
-    told: str
+    summary: str
 
 
 class Runner(NamedTuple):

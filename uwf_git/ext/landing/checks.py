@@ -71,9 +71,9 @@ def check(
         for command in commands:
             tell(f"checks {shlex.join(command)}")
             variables = {**instance.secrets, "UWF_THREAD": thread}
-            left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
-            done = try_command(command, folder / note.inside, variables, min(seconds, left))
-            if done.status is None and left < seconds:
+            rest = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+            done = try_command(command, folder / note.inside, variables, min(seconds, rest))
+            if done.status is None and rest < seconds:
                 raise _late(command)
             log = _kept(instance, done.log)
             shown = tuple(instance.redactor.text(word)[0] for word in command)

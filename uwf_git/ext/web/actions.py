@@ -129,13 +129,13 @@ class ActionTarget(NamedTuple):
 
 class Action(NamedTuple):
     """An action at `/thread/ID/<name>`. `moves`: it applies to the head that the page showed; `runs`: agents
-    work, without waiting; `told`: the function of an extension that words the result of its command."""
+    work, without waiting; `summary`: the function of an extension that words the result of its command."""
 
     name: str
     order: Callable[[ActionTarget, Form], ActionRequest]
     moves: bool = False
     runs: bool = False
-    told: str = ""
+    summary: str = ""
 
     @property
     def path(self) -> str:
@@ -271,7 +271,7 @@ def _of_extension(row: ThreadAction) -> Action:
     def order(at: ActionTarget, _form: Form) -> ActionRequest:
         return ActionRequest((*row.argv, "--", at.thread))
 
-    return Action(row.name, order, moves=True, runs=True, told=row.told)
+    return Action(row.name, order, moves=True, runs=True, summary=row.summary)
 
 
 ACTIONS = (
@@ -514,11 +514,11 @@ class Actions:
                         raise Busy(
                             f"an agent is working on thread {at.thread}", "wait for the end of its step"
                         )
-                    work = self._command(at, action, order) if action.told else self._work(at)
+                    work = self._command(at, action, order) if action.summary else self._work(at)
             if order.do is not None:
                 return await self._call(order, order.do)
             # Of two that begin at once, the lock would tell of both that they have begun.
-            with nullcontext() if action.told else self._begins(at.thread):
+            with nullcontext() if action.summary else self._begins(at.thread):
                 await self._run(order, work)
             return addresses.thread(at.thread)
 
@@ -547,7 +547,7 @@ class Actions:
 
         def done(output: bytes) -> None:
             try:
-                text = str(extensions.load(action.told)(json.loads(output)))
+                text = str(extensions.load(action.summary)(json.loads(output)))
             except (ValueError, LookupError, TypeError):
                 text = "done"
             self._put(thread, note._replace(text=text))

@@ -156,8 +156,8 @@ def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -
         except Usage as error:
             page = failed(error, "It cannot be shown")
         if doing is not None and isinstance(head := page.values.get("head"), Head):
-            told = {"refused": doing.refused(head), "note": doing.note(head)}
-            page = page._replace(values={**page.values, **told})
+            notes = {"refused": doing.refused(head), "note": doing.note(head)}
+            page = page._replace(values={**page.values, **notes})
         return _response(site, page, tag)
 
     return show
