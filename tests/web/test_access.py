@@ -77,10 +77,10 @@ def test_without_flags_nothing_can_be_changed(client: httpx.Client) -> None:
         assert client.request(method, "/").status_code == 403
 
 
-def test_the_help_says_which_flag_lets_pages_run_agents(uwf: Uwf) -> None:
+def test_the_help_says_which_flag_lets_pages_run_agents_and_land_work(uwf: Uwf) -> None:
     said = " ".join(uwf("web", "--help").out.split())
     assert "--write Allow answers, starts, forks, pauses and kills from the pages. Runs no agents." in said
-    assert "--run Allow the pages to run agents. Includes --write." in said
+    assert "--run Allow the pages to run agents and land work. Includes --write." in said
 
 
 def test_every_answer_binds_the_browser(client: httpx.Client) -> None:
