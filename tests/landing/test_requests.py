@@ -253,6 +253,9 @@ def test_a_landing_that_is_killed_as_it_pushes_goes_on_with_what_was_pushed(
     landed = uwf("land", thread).json
     assert (len(forge.server.changes), landed["branch"]) == (1, BRANCH)
     assert forge.shop.at_remote("rev-list", "--count", f"main..{BRANCH}") == "1"
+    pushes = [item for item in uwf("effect", "list", thread).json if item["kind"] == "push"]
+    assert pushes[-1]["outcome"] in ("done", "found")
+    assert uwf("thread", "show", thread).json["work"]["url"] == landed["pull"]["url"]
 
 
 ISSUE_TITLE = (
@@ -396,10 +399,16 @@ def test_a_machine_that_lacks_what_another_has_landed_opens_no_second_request(
 ) -> None:
     thread = forge.shop.accepted()
     other = tmp_path / "other"
+    uwf("remote", "add", "origin", forge.shop.remote)
     shutil.copytree(root, other)
     uwf("land", thread)
     refused = uwf("land", thread, "--root", other, check=1).error
-    assert "pull; else" in refused["hint"] and len(forge.server.changes) == 1
+    assert "push from there" in refused["hint"] and "pull; else" in refused["hint"]
+    assert len(forge.server.changes) == 1
+    uwf("push")
+    uwf("pull", "--root", other)
+    assert not uwf("land", thread, "--root", other).json["pull"]["new"]
+    assert len(forge.server.changes) == 1
 
 
 @one_forge

@@ -277,7 +277,7 @@ class Landing:
                 raise Invalid(
                     f"branch {name} of {self._to.remote} is at {there[:12]}, which thread {self._thread} did not push"
                     " from here",
-                    "if another machine did: uwf pull; else land on another branch: --branch NAME",
+                    "if another machine did, push from there, then: uwf pull; else on another branch: --branch NAME",
                 )
         raise Invalid(
             f"branches {names[0]} to {names[-1]} of {self._to.remote} are others'", "give one: --branch NAME"
@@ -402,9 +402,8 @@ class Landing:
         return results
 
     def _moved(self, branch: str, there: str, commit: str) -> bool:
-        """Move a branch to a commit, unless it isn't `there` any more; record it before."""
-        if commit == there:
-            return True
+        """Move a branch to a commit, unless it isn't `there` any more; record it before. One that is at the commit may
+        have been moved by a process that was killed before it could record that."""
 
         def send(_key: str) -> str:
             if not self._move(branch, there, commit):
