@@ -99,6 +99,14 @@ def test_of_an_unknown_host_the_line_is_named_that_makes_it_known(
     uwf("config", "set", "forges.forge.example.org:8443.api", "https://forge.example.org:8443/api/v1/")
     forge = parse_issue(url, load_config(root)).repository.forge
     assert (forge.kind, forge.api) == ("forgejo", "https://forge.example.org:8443/api/v1")
+    uwf(
+        "config",
+        "set",
+        "forges.forge.example.org:8443",
+        "{ kind: gitea, api: 'https://forge.example.org:8443/v1' }",
+    )
+    forge = parse_issue(url, load_config(root)).repository.forge
+    assert (forge.kind, forge.api) == ("gitea", "https://forge.example.org:8443/v1")
     refused_api = uwf("config", "set", "forges.forge.example.org:8443.api", "ftp://x", check=1)
     assert "must be an address" in refused_api.error["message"]
 

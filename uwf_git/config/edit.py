@@ -282,8 +282,9 @@ def _value(path: ValuePath, text: str) -> Any:
         except ValueError as error:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
     of_hook = section == "hooks" and len(path) == 2 and field != "timeout"
+    of_host = section in HOSTS and len(path) == 2
     own = None if section in KEYS else config_section(str(section))
-    if of_hook or (own is not None and field in own.texts):
+    if of_hook or of_host or (own is not None and field in own.texts):
         is_collection = re.match(r"\s*(?:\[|\{(?!\{))", text) is not None  # a template begins with two braces
         return yaml12.load(text, dotted(path)).data if is_collection else text
     if section in NESTED or own is not None or not {*STRUCTURED.get(str(section), ())}.isdisjoint(path[2:]):
