@@ -54,8 +54,9 @@ def test_variants_are_one_form_and_a_choice_selects_among_them() -> None:
     assert status == FormField("$status", "choice", True, ("approved", "rejected"))
     assert not reason.required
     assert fill(Schema(STATUSES), {}, "approved").output == {"$status": "approved"}
-    with pytest.raises(Usage, match="must be filled in: reason: text"):
+    with pytest.raises(Usage, match="must be filled in: reason: text") as raised:
         fill(Schema(STATUSES), {"status": ["rejected"]})
+    assert raised.value.hint == "-f reason=VALUE"
     made = fill(Schema(STATUSES), {"status": ["rejected"]}, "It is wrong")
     assert made.output == {"$status": "rejected", "reason": "It is wrong"}
 

@@ -123,6 +123,32 @@ def test_code_that_is_not_here_is_named_and_no_agent_works_on_another(site: Site
     site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there])
 
 
+def test_the_commands_that_bring_code_here_name_the_usual_remote_of_the_clone(site: Site) -> None:
+    thread, clone = site.starts(), site.clones[site.there]
+    site.here("push")
+    git(
+        "-C", clone, "remote", "set-url", "origin", f"{site.project}/"
+    )  # the same repository, by another address
+    error = site.there("continue", thread, "--agent", WRITES, cwd=clone, check=3).error
+    first, _, second = error["hint"].removeprefix("on the machine that made it: ").partition("; then here: ")
+    for command, folder in ((first, site.clones[site.here]), (second, site.here.root)):
+        subprocess.run(command, shell=True, check=True, cwd=folder)
+    site.there("thread", "step", thread, "--agent", WRITES, cwd=clone)
+
+
+def test_the_commands_that_bring_code_here_say_how_to_list_several_remotes(site: Site) -> None:
+    thread, clone = site.starts(), site.clones[site.there]
+    site.here("push")
+    git("-C", clone, "remote", "rename", "origin", "upstream")
+    git("-C", clone, "remote", "set-url", "upstream", f"{site.project}/")
+    git("-C", clone, "remote", "add", "fork", f"{site.project}/")
+    hint = site.there("continue", thread, "--agent", WRITES, cwd=clone, check=3).error["hint"]
+    fetch, _, listing = hint.partition("; then here: ")[2].removesuffix(" lists them)").partition(" (")
+    assert " fetch REMOTE " in fetch
+    done = subprocess.run(listing, shell=True, check=True, capture_output=True, text=True, cwd=site.here.root)
+    assert done.stdout.split() == ["fork", "upstream"]
+
+
 def test_code_is_found_in_the_clone_of_the_current_folder(site: Site, tmp_path: Path) -> None:
     thread = site.starts()
     site.here("push")
@@ -175,7 +201,7 @@ def test_where_code_is_is_not_claimed_and_the_hint_brings_it_here(site: Site, tm
     second = rest.partition(",")[0]
     assert first in note["message"] and second in note["message"]
     for command, folder in ((first, site.clones[site.here]), (second, clone)):
-        subprocess.run(command.replace("REMOTE", "origin"), shell=True, check=True, cwd=folder)
+        subprocess.run(command, shell=True, check=True, cwd=folder)
     assert site.there(*answer, cwd=clone).json["status"] == "completed"
 
 

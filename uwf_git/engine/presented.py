@@ -26,6 +26,7 @@ from uwf_git.store.history import Head, History, PastStep, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import answer_of, report_of
 from uwf_git.workspaces.changes import Changes, absent, changes, code_before, projects_with, thread_code
+from uwf_git.workspaces.clones import clones, remote_named
 from uwf_git.workspaces.project import way_here
 
 if TYPE_CHECKING:
@@ -294,7 +295,11 @@ def raise_if_unseen(instance: Instance, history: History, role: str) -> None:
     if code is None or not _is_unseen(instance, thread, code):
         return
     gone = absent(instance, code)
-    way = f"see: uwf verify {thread}" if gone.lost else f"{way_here(thread, code.commit)}, and answer there"
+    if gone.lost:
+        way = f"see: uwf verify {thread}"
+    else:
+        remote = remote_named(code.remote, clones(instance, [thread]))
+        way = f"{way_here(thread, code.commit, remote)}, and answer there"
     raise RequirementUnmet(
         f"{role} of thread {thread} judges code that cannot be seen here: {gone.absence}",
         f"{way}; --unseen answers all the same",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -27,6 +28,7 @@ from uwf_git.verify.findings import Finding, ShownDiff
 from uwf_git.verify.verified import Record
 from uwf_git.workflow.turn import begins_threads, gathers_threads
 from uwf_git.workspaces.changes import RAW_BYTES, RAW_DIFF, doubted
+from uwf_git.workspaces.clones import remote_named
 
 _is_object_id = re.compile(OBJECT_ID).search
 # A partial clone must not fetch. git knows the first since 2.44; without it, the second makes the fetch fail.
@@ -126,7 +128,9 @@ def check_code(
             waiting.append(code)
         if code.merge is not None and code.merge.branches is None:
             unknown.append(code)
+    places: list[Path] = []
     for project in projects if waiting else ():
+        places.append(project)
         objects = _objects(project, (item.code for item in waiting))
         elsewhere = []
         for code in waiting:
@@ -145,7 +149,7 @@ def check_code(
         message = f"{code.kind} {code.node} left commit {code.code.commit}, which is gone from its project"
         step = code.node if code.kind == "step" else None
         findings.append(Finding("lost-code", code.thread, step, code.object, message, code.ref))
-    return CodeResult(findings, [*_notes(waiting), *map(_not_merged, unknown)])
+    return CodeResult(findings, [*_notes(waiting, places), *map(_not_merged, unknown)])
 
 
 def check_diffs(diffs: Sequence[ShownDiff], projects: Iterable[Path]) -> list[Finding]:
@@ -300,17 +304,24 @@ def _objects(place: Path, codes: Iterable[Revision]) -> _Objects:
     return objects
 
 
-def _notes(elsewhere: Iterable[RecordedCode]) -> list[Finding]:
+def _notes(elsewhere: Iterable[RecordedCode], places: Sequence[Path]) -> list[Finding]:
     threads: dict[ThreadId, list[RecordedCode]] = {}
     for code in elsewhere:
         threads.setdefault(code.thread, []).append(code)
+
+    @cache
+    def remote_of(url: str) -> str:
+        return remote_named(url, places)
+
     return [
-        Finding("code-elsewhere", thread, None, records[0].object, _elsewhere(records), records[0].ref)
+        Finding(
+            "code-elsewhere", thread, None, records[0].object, _elsewhere(records, remote_of), records[0].ref
+        )
         for thread, records in threads.items()
     ]
 
 
-def _elsewhere(records: Sequence[RecordedCode]) -> str:
+def _elsewhere(records: Sequence[RecordedCode], remote_of: Callable[[str], str]) -> str:
     numbers = Counter(record.kind for record in records)
     what = " and ".join(counted(numbers[kind], kind) for kind in ("step", "attempt") if numbers[kind])
     # The code of attempts is not pushed.
@@ -319,5 +330,5 @@ def _elsewhere(records: Sequence[RecordedCode]) -> str:
         return f"the code of {what} is not here: not checked"
     from uwf_git.workspaces.project import way_here
 
-    way = way_here(step.thread, step.code.commit)
+    way = way_here(step.thread, step.code.commit, remote_of(step.code.remote))
     return f"the code of {what} is not here{doubted(step.code)}: not checked; {way}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.base.errors import UwfError
 from uwf_git.workspaces.notes import Notes
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
+
+_MOST = 20  # repositories in which a remote is looked for
 
 
 def clones(instance: Instance, threads: Iterable[ThreadId] = ()) -> Iterator[Path]:
@@ -22,6 +26,17 @@ def clones(instance: Instance, threads: Iterable[ThreadId] = ()) -> Iterator[Pat
         if (resolved := place.resolve()) not in seen and place.is_dir():
             seen.add(resolved)
             yield place
+
+
+def remote_named(url: str, places: Iterable[Path]) -> str:
+    """Return the name of the remote with a URL in the first of some git directories that has one, "" if none."""
+    from uwf_git.workspaces.project import Project
+
+    for place in islice(places, _MOST) if url else ():
+        with suppress(UwfError, OSError):  # a repository that is gone, or that git does not read
+            if name := Project(place).remote_at(url):
+                return name
+    return ""
 
 
 def _places(instance: Instance, threads: list[ThreadId]) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.program import Git
 from uwf_git.store import layout
 from uwf_git.store.threads import MOST_PARENTS
-from uwf_git.workspaces.project import Project, write_commit
+from uwf_git.workspaces.project import Project, remote_in_hint, write_commit
 from uwf_git.workspaces.scratch_repository import make_scratch_repository
 
 FORK_TRAILER = "Uwf-Fork"
@@ -326,9 +326,11 @@ class Merging:
         """Return these commits. Raises WorkspaceFailed for one that is not here."""
         commits = self._commits(ids)
         if missing := [item for item in ids if item not in commits]:
+            git = f"git -C {shlex.quote(str(self._project.common))}"
+            name, names = remote_in_hint(self._project.usual_remote(), git)
             raise WorkspaceFailed(
                 f"project {self._project.common}: commit {missing[0]} is not here",
-                f"git -C {shlex.quote(str(self._project.common))} fetch REMOTE {missing[0]}",
+                f"{git} fetch {name} {missing[0]}{names}",
             )
         return commits
 

@@ -105,13 +105,20 @@ def work_name(thread: str) -> str:
     return work_ref(thread).removeprefix("refs/")
 
 
-def way_here(thread: str, commit: str) -> str:
-    """Return how a commit gets from the machine that has it into a clone here."""
-    ref = work_ref(thread)
+def way_here(thread: str, commit: str, remote: str = "") -> str:
+    """Return how a commit gets from the machine that has it into a clone here, by the project's remote, "" if its name
+    is unknown."""
+    ref, (name, names) = work_ref(thread), remote_in_hint(remote)
     return (
-        f"on the machine that has it: git push REMOTE {commit[:12]}:{ref}; then in a clone here: "
-        f"git fetch REMOTE {ref}"
+        f"on the machine that has it: git push {name} {commit[:12]}:{ref}; then in a clone here: "
+        f"git fetch {name} {ref}{names}"
     )
+
+
+def remote_in_hint(remote: str, git: str = "git") -> tuple[str, str]:
+    """Return a remote's name as a word of a command, and the end of the hint: without a name, the command that lists
+    them."""
+    return (shlex.quote(remote), "") if remote else ("REMOTE", f" ({git} remote lists them)")
 
 
 class Project:

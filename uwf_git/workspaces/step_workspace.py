@@ -35,7 +35,7 @@ from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.changes import address_of
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
-from uwf_git.workspaces.project import Project, work_ref
+from uwf_git.workspaces.project import Project, remote_in_hint, work_ref
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_note, worktree_of
@@ -255,12 +255,15 @@ class StepWorkspace:
         if remote:
             raise NotFound(
                 f"{code}, and not on its remote {remote}",
-                f"on the machine that made it: git push {remote} {commit[:12]}:{ref}; then repeat this",
+                f"on the machine that made it: git push {shlex.quote(remote)} {commit[:12]}:{ref}; "
+                "then repeat this",
             )
+        git = f"git -C {shlex.quote(where)}"
+        name, names = remote_in_hint(project.usual_remote(), git)
         raise NotFound(
             code,
-            f"on the machine that made it: git push REMOTE {commit[:12]}:{ref}; then here: "
-            f"git -C {shlex.quote(where)} fetch REMOTE {ref}",
+            f"on the machine that made it: git push {name} {commit[:12]}:{ref}; then here: "
+            f"{git} fetch {name} {ref}{names}",
         )
 
     def _make(self, expected: str) -> str:

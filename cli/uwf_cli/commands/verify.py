@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -89,7 +90,9 @@ def verify(
         raise Usage("--no-fetch is for --remote", "name the remote: --remote origin --no-fetch")
     path = _path(what)
     if branch is not None and path is None:
-        raise Usage("--branch is for a checkout", "give its folder: uwf verify . --branch NAME")
+        raise Usage(
+            "--branch is for a checkout", f"give its folder: uwf verify . --branch {shlex.quote(branch)}"
+        )
     if (signatures or require) and path is not None:
         raise Usage(
             "whose keys count for signatures is configured in a store, not in a checkout",

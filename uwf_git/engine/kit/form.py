@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -89,8 +90,9 @@ def fill(schema: Schema, answers: Mapping[str, Sequence[str]], words: str = "") 
         open_fields = [field for field in _fields(root, shapes) if field.name not in taken]
     if missing := [field for field in open_fields if field.required]:
         listed = "; ".join(f"{field.name}: {_told(field)}" for field in missing)
+        names = "=VALUE -f ".join(shlex.quote(field.name) for field in missing)
         raise Usage(
-            f"{'this' if len(missing) == 1 else 'these'} must be filled in: {listed}", "-f NAME=VALUE"
+            f"{'this' if len(missing) == 1 else 'these'} must be filled in: {listed}", f"-f {names}=VALUE"
         )
     value = _constants(root, shapes) | {
         name: _value(root, shapes, name, texts) for name, texts in taken.items()

@@ -302,7 +302,7 @@ class Calls:
         ):
             raise AgentFailed(
                 f"workflow {one_line(str(name), 60)} is not a script in {self._language}",
-                "make it an agent: uwf-workflow NAME",
+                f"make it an agent: uwf-workflow {one_line(str(name), 60)}",
             )
         require_trusted(instance, workflow)
         self._begun()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,8 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
 
     if folder is not None and (file is not None or force):
         raise Usage(
-            "files go into a new folder, a ZIP into a file", "uwf crew export CREW --folder DIR, or -o FILE"
+            "files go into a new folder, a ZIP into a file",
+            f"uwf crew export {shlex.quote(crew)} --folder DIR, or -o FILE",
         )
     crews, version, definition = _find(invocation, crew)
     package = crews.package(_oid(version))
