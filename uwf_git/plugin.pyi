@@ -206,6 +206,7 @@ from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
 from uwf_git.base.version import VERSION as VERSION
 from uwf_git.config import resolve as _known_agents
+from uwf_git.config.forges import locate as _locate_remote
 from uwf_git.config.policy import FETCH as _FETCH_TOOL
 from uwf_git.config.policy import RUN as _RUN_TOOL
 from uwf_git.config.policy import SPEAKER as SPEAKER
@@ -919,6 +920,7 @@ kill_thread = _kill_thread
 list_threads = _list_threads
 load_extension = _load_extension
 load_yaml = _load_yaml
+locate_remote = _locate_remote
 locate_store = _locate_store
 mermaid_diagram = _mermaid_diagram
 narrowed_options = _narrowed_options

@@ -241,6 +241,20 @@ def test_an_ignored_file_in_the_way_is_left_as_it_is(uwf: Uwf, shop: Shop) -> No
     assert (shop.project / ".env.test").read_text() == "mine"
 
 
+def test_a_shared_thread_takes_the_records_of_its_landing_along(
+    uwf: Uwf, shared: Shop, root: Path, tmp_path: Path
+) -> None:
+    thread = shared.accepted()
+    uwf("remote", "add", "origin", shared.remote)
+    uwf("push")
+    other = tmp_path / "other"
+    shutil.copytree(root, other)
+    uwf("land", thread)
+    uwf("pull", "--root", other)
+    effects = uwf("effect", "list", thread, "--root", other).json
+    assert [item["outcome"] for item in effects if item["kind"] == "push"] == ["done"]
+
+
 def test_of_several_remotes_none_is_guessed(uwf: Uwf, shared: Shop) -> None:
     git("-C", shared.project, "remote", "rename", "origin", "up")
     git("-C", shared.project, "remote", "add", "fork", shared.remote)

@@ -411,6 +411,21 @@ def test_a_machine_that_lacks_what_another_has_landed_opens_no_second_request(
     assert len(forge.server.changes) == 1
 
 
+@pytest.mark.parametrize("url", ["https://code.example/ann/work.git", "git@bitbucket.org:ann/work.git"])
+def test_nothing_is_pushed_to_the_branch_of_a_host_whose_requests_are_not_known(
+    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    shop = Shop(uwf, tmp_path, config)
+    monkeypatch.chdir(shop.project)
+    shop.with_remote(url)
+    shop.configured()
+    thread = shop.accepted()
+    before = shop.at_remote("rev-parse", "main")
+    assert uwf("land", thread, check=1).error["hint"].endswith("or push to the branch itself: --no-forge")
+    assert shop.at_remote("rev-parse", "main") == before
+    assert uwf("land", thread, "--no-forge").json["commit"] == shop.at_remote("rev-parse", "main")
+
+
 @one_forge
 def test_a_train_passes_over_what_a_forge_has_squashed(uwf: Uwf, forge: Forge) -> None:
     uwf("land", forge.shop.accepted())

@@ -130,7 +130,9 @@ def _repository(location: Location, config: Config) -> ForgeRepository:
             f"name its kind, one of {', '.join(KINDS)}: uwf config set forges.{host} gitea",
         )
     if location.kind not in KINDS:
-        raise Invalid(f"{host}: issues of {location.kind} are not read", "known: " + ", ".join(KINDS))
+        raise Invalid(
+            f"{host}: issues and requests of {location.kind} are not read", "known: " + ", ".join(KINDS)
+        )
     server, path = location.server, location.path
     api = config.forge_apis.get(host) or config.forge_apis.get(_bare(host))
     if api is not None:

@@ -55,6 +55,20 @@ def destination_of(instance: Instance, at: ThreadPosition, remote: str = "") -> 
     return Destination(workspace, remote, url, repository_at(instance, url))
 
 
+def raise_if_unknown(instance: Instance, destination: Destination) -> None:
+    """Raise Invalid for a remote at a host of which it is not known whether it has requests: the work would go to the
+    branch itself, past everybody's review."""
+    from uwf_git.plugin import locate_remote, parse_repository
+
+    url, config = destination.url, instance.config
+    if destination.repository is None and locate_remote(url, config.forges) is not None:
+        try:
+            parse_repository(url, config)
+        except Invalid as error:
+            hint = f"{error.hint}; or push to the branch itself: --no-forge"
+            raise Invalid(error.message, hint) from None
+
+
 def repository_at(instance: Instance, url: str) -> ForgeRepository | None:
     """Return the repository of a remote's URL, None if it is not on a known forge."""
     from uwf_git.plugin import parse_repository

@@ -14,7 +14,7 @@ from uwf_git.ext.landing.answers import answer_reviews
 from uwf_git.ext.landing.branch import branch_name, candidates
 from uwf_git.ext.landing.checks import LandingCheck, check, commands_of
 from uwf_git.ext.landing.commits import author_and_message, picks
-from uwf_git.ext.landing.destination import destination_of
+from uwf_git.ext.landing.destination import destination_of, raise_if_unknown
 from uwf_git.ext.landing.effect_records import Effect, digest_of
 from uwf_git.ext.landing.effects import Sending, once
 from uwf_git.ext.landing.issue_comment import comment_on_issue
@@ -160,6 +160,8 @@ class Landing:
         self._to = destination_of(instance, self._at, options.remote)
         if options.plain:
             self._to = self._to._replace(repository=None)
+        else:
+            raise_if_unknown(instance, self._to)
         self._branch = options.branch
         self._in_step, self._deadline = options.in_step, options.deadline
         has_request = self._to.repository is not None
@@ -230,6 +232,8 @@ class Landing:
                 pull = pull._replace(is_changed=is_changed)
                 if not self._is_draft:
                     answered = answer_reviews(self._instance, self._at, client, pull.number, rebased.commit)
+        if self._to.url:  # the records of the push and the request, with which another machine can go on
+            push_record(self._instance, self._thread, self._to.url, lambda _line: None)
         if self._settings.comment and self._history.start.issue is not None:
             comment_on_issue(self._instance, self._at.head, self._history, pull)
         facts = (rebased.commit, rebased.tree, rebased.commits, onto, base, branch, self._to.remote)
