@@ -153,6 +153,42 @@ def test_bots_own_comments_and_resolved_ones_are_left_out(uwf: Uwf, forge: Landi
     assert "nothing" in shown and "approved" in shown
 
 
+def test_a_review_that_only_holds_comments_is_no_item_and_is_read_once(uwf: Uwf, forge: LandingForge) -> None:
+    thread, number, server = landed(uwf, forge), forge.number, forge.server
+    server.reviews.line(number, "ann", "Name it *sum*.", "sum.txt", 2)
+    server.reviews.review(number, "bob", "commented")
+    server.reviews.review(number, "eve", "approved")
+    told = synced(uwf, thread)
+    assert [(item["kind"], item["verdict"]) for item in told["items"]] == [
+        ("line comment", ""),
+        ("review", "approved"),
+    ]
+    text = said_in(uwf, told["told"])
+    headings = [line for line in text.splitlines() if line.startswith("review ")]
+    assert len(headings) == 1 and "eve" in headings[0]
+    server.asked.clear()
+    again = synced(uwf, thread)
+    assert (again["items"], again["told"], again["left"]) == ([], None, 0)
+    assert not [asked for asked in server.asked if "/reviews/" in asked.path]
+
+
+@one_forge
+def test_a_review_of_more_comments_than_a_turn_takes_is_given_whole_in_several(
+    uwf: Uwf, forge: LandingForge
+) -> None:
+    thread, number, reviews = landed(uwf, forge), forge.number, forge.server.reviews
+    for index in range(10):
+        reviews.line(number, "ann", f"{index} " + "x" * 9_000, "sum.txt", 1)
+    lines, review = reviews.lines[number], reviews.reviews[number][-1]
+    reviews.lines[number] = [line._replace(review=review.id) for line in lines]
+    reviews.reviews[number] = [review]
+    first, second, third = (synced(uwf, thread) for _ in range(3))
+    assert first["left"] == 10 - len(first["items"]) > 0
+    numbers = [item["text"].partition(" ")[0] for told in (first, second) for item in told["items"]]
+    assert numbers == [str(index) for index in range(10)] and second["left"] == 0
+    assert (third["items"], third["told"]) == ([], None)
+
+
 @one_forge
 def test_what_strangers_write_stays_in_its_fence_and_hides_no_other_comment(
     uwf: Uwf, forge: LandingForge
@@ -204,7 +240,7 @@ def test_a_request_of_many_reviews_on_gitea_is_read_in_several_calls(
         for index in range(8):
             forge.server.reviews.line(forge.number, "ann", f"line {index}", "sum.txt", 1)
         first, second = synced(uwf, thread), synced(uwf, thread)
-    texts = [item["text"] for told in (first, second) for item in told["items"] if item["text"]]
+    texts = [item["text"] for told in (first, second) for item in told["items"]]
     assert first["left"] == 2 and texts == [f"line {index}" for index in range(8)]
 
 

@@ -57,6 +57,11 @@ class Feedback(NamedTuple):
     is_resolved: bool = False
     url: str = ""
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is a review that forges make beside comments on lines, without words and verdict."""
+        return self.kind == REVIEW and self.verdict == COMMENTED and not self.body.strip()
+
 
 def read_note(kind: str, row: Mapping[str, Any]) -> Feedback | None:
     """Return a comment of a change, None for what is none."""

@@ -33,6 +33,8 @@ _HEADING = re.compile(
     r" of (?P<author>\S+)(?: \([a-z ]+\))?(?: in reply to [0-9]+)?(?: on (?P<place>.+?))?:(?: (?P<verdict>.*))?"
 )
 _FENCE = re.compile(r"(`{3,})text")
+_SILENT = "Without words of their own: reviews {numbers}."
+_IS_SILENT = re.compile(r"Without words of their own: reviews ([1-9][0-9]{0,18}(?:, [1-9][0-9]{0,18})*)\.")
 
 
 class FeedbackEntry(NamedTuple):
@@ -58,16 +60,23 @@ def feedback_text(
     url: str, commit: str, items: Sequence[Feedback], clean: Callable[[str], str] = str
 ) -> tuple[str, int]:
     """Return the text of the feedback on the change at a URL, whose head is a commit, and how many of the items it
-    has. `clean` takes secrets out of each part."""
-    parts = [_FIRST.format(url=url, commit=commit[:12]), _INTRODUCTION]
-    room = LONGEST_TEXT
-    for count, item in enumerate(items):
-        part = _part(item, clean)
-        room -= len(part)
-        if count == MOST or (count and room < 0):
-            return "\n\n".join(parts), count
-        parts.append(part)
-    return "\n\n".join(parts), len(items)
+    has. Those that say nothing are numbers in its last line, so that their comments are not read again: they follow
+    these. `clean` takes secrets out of each part."""
+    parts: list[str] = []
+    silent: list[str] = []
+    room, count = LONGEST_TEXT, 0
+    for item in items:
+        if item.says_nothing:
+            silent.append(str(item.id))
+        else:
+            part = _part(item, clean)
+            room -= len(part)
+            if len(parts) == MOST or (parts and room < 0):
+                break
+            parts.append(part)
+        count += 1
+    last = [_SILENT.format(numbers=", ".join(silent))] if silent else []
+    return "\n\n".join((_FIRST.format(url=url, commit=commit[:12]), _INTRODUCTION, *parts, *last)), count
 
 
 def heading(item: Feedback) -> str:
@@ -100,6 +109,10 @@ def feedback_entries(text: str) -> Iterator[FeedbackEntry]:
                 yield item
             kind, number, author, place, verdict = match.groups()
             item = FeedbackEntry(kind, int(number), author, place or "", verdict or "")
+        elif match := _IS_SILENT.fullmatch(line):
+            yield from (
+                FeedbackEntry(REVIEW, int(number), "", "", COMMENTED) for number in match[1].split(", ")
+            )
     if item is not None:
         yield item
 

@@ -13,7 +13,6 @@ from uwf_git.forge.address import GITHUB
 from uwf_git.forge.answers import mapping_of, objects_in, text_of
 from uwf_git.forge.client import PER_PAGE, ForgeClient
 from uwf_git.forge.feedback import (
-    COMMENTED,
     LINE_COMMENT,
     MAY_NOT_PUSH,
     MAY_PUSH,
@@ -132,23 +131,23 @@ class ReviewClient(ForgeClient):
     def _reviews(
         self, number: int, new: Callable[[Sequence[Feedback | None]], list[Feedback]]
     ) -> tuple[list[Feedback], int]:
-        """Return the reviews of a change, on Gitea with their comments on lines, and how many are left out."""
+        """Return the reviews of a change, on Gitea each after its comments on lines, and how many are left out."""
         name = "reviewers" if self._is_gitlab else "reviews"
         rows = list(self._pages(f"{self._changes}/{number}/{name}?per_page={PER_PAGE}&limit={PER_PAGE}"))
         reviews = new([read_review(self._kind, row) for row in rows])
         if self._is_gitlab or self._kind == GITHUB:
-            return [item for item in reviews if item.body.strip() or item.verdict != COMMENTED], 0
+            return [item for item in reviews if not item.says_nothing], 0
         with_comments = {row.get("id") for row in rows if row.get("comments_count")}
         read, later, items = 0, 0, list[Feedback]()
         for item in reviews:
             if item.id not in with_comments:
-                items += [item] if item.body.strip() or item.verdict != COMMENTED else []
+                items += [item] if not item.says_nothing else []
             elif read == _REVIEWS:
                 later += 1
             else:
                 read += 1
                 path = f"{self._changes}/{number}/reviews/{item.id}/comments?limit={PER_PAGE}"
-                items += [item, *new([read_line_comment(self._kind, row) for row in self._pages(path)])]
+                items += [*new([read_line_comment(self._kind, row) for row in self._pages(path)]), item]
         return items, later
 
     def _with_standing(self, items: list[Feedback], unread: list[str]) -> list[Feedback]:

@@ -151,8 +151,11 @@ def _give(
         change.url, change.commit, feedback.items, lambda part: instance.redactor.text(part)[0]
     )
     told = tell_thread(instance, onward, text)
-    left = feedback.later + len(feedback.items) - count
-    return synced._replace(items=tuple(feedback.items[:count]), told=told, left=left)
+    shown, left = (
+        tuple(item for item in items if not item.says_nothing)
+        for items in (feedback.items[:count], feedback.items[count:])
+    )
+    return synced._replace(items=shown, told=told, left=feedback.later + len(left))
 
 
 def _calls_for_work(item: Feedback) -> bool:
