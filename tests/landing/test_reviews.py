@@ -263,11 +263,11 @@ def test_a_merge_is_told_and_recorded_once(uwf: Uwf, forge: LandingForge, how: s
         assert told["state"] == f"merged by bob as {merged[:12]}" and told["told"] is None
     requests = [item for item in uwf("effect", "list", thread).json if item["kind"] == "pull request"]
     assert [(item["outcome"], item["reason"]) for item in requests] == [
-        ("merged", f"merged by bob as {merged[:12]}")
+        ("merged", f"merged by bob as {merged}")
     ]
     before = len(forge.server.asked)
     refused = uwf("land", thread, check=1).error
-    assert "is merged by bob" in refused["message"] and "--branch" in refused["hint"]
+    assert refused["message"].endswith(f"is merged by bob as {merged[:12]}") and "--branch" in refused["hint"]
     assert len(forge.server.asked) == before
     assert uwf("verify").json["findings"] == []
 

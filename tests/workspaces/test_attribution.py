@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import git, loose
 from conftest import Uwf
+from landing_forge import LandingForge, at_forge
 from landing_shop import Shop
+from workflows import opened
 from written_project import DONE, ROUNDED, SHOP, TAXED, Writer, WrittenProject
+
+from uwf_git.ext.landing.effect_records import Effects
+from uwf_git.ext.landing.effects import settle_further
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.words import MERGED, PULL_REQUEST
 
 ADA = "Ada Example"
 SPLIT = f"""\
@@ -553,19 +561,24 @@ def test_what_uwf_landed_stands_on_its_thread(uwf: Uwf, landed: tuple[Shop, str,
     ]
 
 
+def in_a_clone(uwf: Uwf, shop: Shop, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a clone of the project, with its threads and without their code."""
+    git("init", "-q", "--bare", folder / "store.git")
+    uwf("remote", "add", "origin", folder / "store.git")
+    uwf("push")
+    monkeypatch.setenv("UWF_STORAGE_ROOT", str(folder / "fresh"))
+    git("clone", "-q", "--no-local", shop.remote, folder / "clone")
+    monkeypatch.chdir(folder / "clone")
+    uwf("init")
+    uwf("remote", "add", "origin", folder / "store.git")
+    uwf("pull")
+
+
 def test_a_clone_without_a_threads_code_knows_by_its_record_what_it_landed(
     uwf: Uwf, landed: tuple[Shop, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, thread, commit = landed
-    git("init", "-q", "--bare", tmp_path / "store.git")
-    uwf("remote", "add", "origin", tmp_path / "store.git")
-    uwf("push")
-    monkeypatch.setenv("UWF_STORAGE_ROOT", str(tmp_path / "fresh"))
-    git("clone", "-q", "--no-local", shop.remote, tmp_path / "clone")
-    monkeypatch.chdir(tmp_path / "clone")
-    uwf("init")
-    uwf("remote", "add", "origin", tmp_path / "store.git")
-    uwf("pull")
+    in_a_clone(uwf, shop, tmp_path, monkeypatch)
     lines = uwf("blame", "sum.txt").json["lines"]
     assert [(line["thread"], line["step"], line["how"]) for line in lines] == [
         (None, None, None),
@@ -580,6 +593,102 @@ def test_a_clone_without_a_threads_code_knows_by_its_record_what_it_landed(
     git("commit", "-qam", f"Three\n\nUwf-Thread: {thread}")
     (finding,) = json.loads(uwf("verify", "--merged", "main", check=125).out)["findings"]
     assert (finding["code"], finding["object"]) == ("unchecked", git("rev-parse", "HEAD"))
+
+
+@pytest.fixture
+def requested(
+    request: pytest.FixtureRequest,
+    uwf: Uwf,
+    tmp_path: Path,
+    config: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[LandingForge, str]]:
+    """A project on a forge of a kind, and a thread with a request there, on a branch that has moved on."""
+    with at_forge(request.param, Shop(uwf, tmp_path, config), monkeypatch) as forge:
+        thread = forge.shop.accepted()
+        forge.shop.moves("other.txt", "x\n")
+        uwf("land", thread)
+        yield forge, thread
+
+
+def threads_of(value: Any) -> dict[str, list[tuple[str, str, int]]]:
+    """The threads that listed commits stand on."""
+    return {
+        row["commit"]: [(share["thread"], share["how"], share["lines"]) for share in row["threads"]]
+        for row in value["commits"]
+    }
+
+
+@pytest.mark.parametrize("requested", ["gitea", "gitlab"], indirect=True)
+@pytest.mark.parametrize("how", ["squash", "merge"])
+def test_a_clone_knows_by_its_threads_record_what_a_forge_merged_without_naming_it(
+    uwf: Uwf,
+    requested: tuple[LandingForge, str],
+    how: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forge, thread = requested
+    if how == "merge":  # of what the forge squashed before
+        reworded(forge)
+    merged = forge.server.merge(forge.number, how)
+    uwf("land", thread, "--sync")
+    in_a_clone(uwf, forge.shop, tmp_path, monkeypatch)
+    value = uwf("verify", "--merged", "main").json
+    assert [row["claims"] for row in value["commits"]] == [[]] * len(value["commits"])
+    brought = git("rev-parse", f"{merged}^2") if how == "merge" else merged
+    expected = {
+        merged: [(thread, "landed", 0)],
+        git("rev-parse", "origin/main^"): [],
+        brought: [(thread, "landed", 1)],
+    }
+    assert threads_of(value) == expected and value["findings"] == []
+    lines = uwf("blame", "sum.txt").json["lines"]
+    assert [(line["thread"], line["step"]) for line in lines] == [(None, None), (thread, 1)]
+
+
+def reworded(forge: LandingForge) -> None:
+    """Somebody takes the thread's name from the message of the request's commit."""
+    branch = str(forge.request["head"])
+    tree, base = forge.shop.at_remote("rev-parse", f"{branch}^{{tree}}", f"{branch}^").split()
+    commit = forge.shop.at_remote("commit-tree", tree, "-p", base, "-m", "Add two")
+    forge.shop.at_remote("update-ref", f"refs/heads/{branch}", commit)
+
+
+@pytest.mark.parametrize("requested", ["gitea"], indirect=True)
+def test_an_older_record_with_the_first_digits_counts_unless_git_takes_them_for_something_else(
+    uwf: Uwf, requested: tuple[LandingForge, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forge, thread = requested
+    merged = forge.server.merge(forge.number, "squash")
+    instance = opened()
+    (request,) = (
+        item
+        for item in Effects(instance.store).of_thread(ThreadId(thread))
+        if item.effect.kind == PULL_REQUEST
+    )
+    reason = f"merged by ann as {merged[:12]}"
+    settle_further(instance, ThreadId(thread), request.hash, MERGED, str(forge.number), reason)
+    in_a_clone(uwf, forge.shop, tmp_path, monkeypatch)
+    assert threads_of(uwf("verify", "--merged", "main").json)[merged] == [(thread, "landed", 1)]
+    git("branch", merged[:12], "main^")
+    assert threads_of(uwf("verify", "--merged", "main").json)[merged] == []
+
+
+@pytest.mark.parametrize("requested", ["gitea"], indirect=True)
+def test_a_record_of_another_commit_gives_a_thread_no_line_that_its_code_lacks(
+    uwf: Uwf, requested: tuple[LandingForge, str]
+) -> None:
+    forge, thread = requested
+    forge.shop.moves("sum.txt", "one\nthree\n")
+    other = git("rev-parse", "main")
+    forge.request.update(state="closed", merged=True)
+    forge.request["merge"] = other
+    forge.request["state"] = "merged"
+    uwf("land", thread, "--sync")
+    value = uwf("verify", "--merged", "main").json
+    assert threads_of(value)[other] == [(thread, "landed", 0)]
+    assert [line["thread"] for line in uwf("blame", "sum.txt").json["lines"]] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -211,8 +211,9 @@ class Extension(NamedTuple):
 
     The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
     `collected` gets an Instance, to clean the private folder in `uwf gc`. `pushed` gets an Instance and a thread's id,
-    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch; `landed`
-    gets the same, and returns those that the thread's record says it pushed to any branch.
+    and returns the commits that it pushed to branches of its own, sets by the remote's URL and the branch. `landed`
+    gets an Instance and ids of threads, and returns by them the commits, or first digits of their ids, that records say
+    they pushed to any branch, or that their work was merged as.
     `work_states` gets an Instance and heads of threads, and returns by its id the `WorkState` of each of whose work it
     knows more; it is asked if the store has refs of the extension, and only shipped ones are. `checks` gets an Instance
     and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that
@@ -433,14 +434,14 @@ def merge_hint(thread: str) -> str:
     return next((extension.merge_hint for extension in every() if extension.merge_hint), "").format(thread)
 
 
-def landed(instance: Any, thread: str) -> set[str]:
-    """Return the commits that a thread's record says it has pushed."""
-    return {
-        commit
-        for extension in every()
-        if extension.landed
-        for commit in load(extension.landed)(instance, thread)
-    }
+def landed(instance: Any, threads: Collection[str]) -> dict[str, set[str]]:
+    """Return by threads the commits, or the first digits of their ids, that records say they pushed or were merged
+    as."""
+    commits: dict[str, set[str]] = {}
+    for extension in every():
+        for thread, own in load(extension.landed)(instance, threads).items() if extension.landed else ():
+            commits.setdefault(thread, set()).update(own)
+    return commits
 
 
 def checks() -> Iterator[tuple[str, str]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import extensions
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
 COMMIT, PATCH, SQUASH, LINES, LANDED = "commit", "patch", "squash", "lines", "landed"
 """How a commit stands on a thread: it is one of its commits, it changes the same as one of them, or as several of them
-together, it adds some of their lines, or it claims the thread, whose record says that it pushed this commit."""
+together, it adds some of their lines, or the thread's record says that it pushed this commit, or that its request was
+merged as it."""
 
 _MOST_COMMITS = 100  # of one step, newest first
 _MOST_RANGES = 20  # of one thread that may have been squashed, newest first
@@ -99,7 +99,8 @@ class Attribution(NamedTuple):
         for share in self.shares:
             if (path, line) in share.lines:
                 return share, share.lines[path, line]
-        whole = next((share for share in self.shares if share.how != LINES), None)
+        partial = (LINES, LANDED) if self.patch is not None else (LINES,)
+        whole = next((share for share in self.shares if share.how not in partial), None)
         return (whole, whole.step) if whole is not None else None
 
 
@@ -209,12 +210,13 @@ class Attributions:
         self._whole: dict[str, list[tuple[CodeStep, str]]] = defaultdict(list)
         self._bare: dict[str, list[tuple[CodeStep, str]]] = defaultdict(list)
         self._writers: dict[bytes, set[ThreadId]] = defaultdict(set)
-        self._begun = self.commits({step.begun for step in self._steps_here if step.begun in here})
+        self._begun = self.commits({step.begun for step in steps if step.begun in here})
         self._older: dict[tuple[str, str], bool] = {}
         self._heirs: dict[ThreadId, set[ThreadId]] = defaultdict(set)
         for step in self._steps_here:
             self._heirs[step.thread].update(self._holders[step.node])
         self._read_own(here)
+        self._recorded = self._read_records()
 
     # What the threads have
 
@@ -234,7 +236,7 @@ class Attributions:
 
     @property
     def oldest(self) -> str:
-        """The commit at which the oldest code here began, "" without any."""
+        """The commit here at which the oldest code began, "" without any."""
         return min(self._begun.values(), key=lambda item: item.time).commit if self._begun else ""
 
     def commits(self, ids: Collection[str]) -> dict[str, ProjectCommit]:
@@ -260,6 +262,7 @@ class Attributions:
         places: dict[Hash, _Place] = {}
         nested = []
         heads = [head for head in threads.meant(archived=True) if isinstance(head, Head)]
+        self._threads = [head.thread for head in reversed(heads)]
         for head in reversed(heads):
             new: list[PastStep] = []
             at: Hash | None = None
@@ -305,12 +308,36 @@ class Attributions:
         return _Place(step.prev, number, begun, time, code_step, is_nested)
 
     def _here(self, commits: Iterable[str]) -> set[str]:
-        names = list(dict.fromkeys(filter(None, commits)))
+        return {name for name, commit in self._resolved(commits).items() if name == commit}
+
+    def _resolved(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the commits here whose ids begin with these digits, unless several objects' do."""
+        names = list(dict.fromkeys(filter(None, names)))
         lines = "".join(f"{name}\n" for name in names).encode("ascii", "replace")
         words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype)")
         git = self._project.git(variables=NO_FETCH)
         rows = self._project.run(*words, stdin=lines, git=git).out.decode("utf-8", "replace").splitlines()
-        return {name for name, row in zip(names, rows, strict=False) if row == f"{name} commit"}
+        pairs = ((name, *row.partition(" ")) for name, row in zip(names, rows, strict=False))
+        # A branch may have the name of digits.
+        return {name: oid for name, oid, _, kind in pairs if kind == "commit" and oid.startswith(name)}
+
+    def _read_records(self) -> dict[str, tuple[ThreadId, ...]]:
+        """Return the threads, oldest first, whose records say that a commit is theirs. Of a merge, so is the only
+        commit that it brings, which a forge may have squashed."""
+        names = extensions.landed(self._instance, self._threads)
+        resolved = self._resolved(name for own in names.values() for name in own)
+        recorded: dict[str, dict[ThreadId, None]] = defaultdict(dict)
+        for thread in self._threads:
+            for name in names.get(thread, ()):
+                if name in resolved:
+                    recorded[resolved[name]][thread] = None
+        merges = [item for item in self.commits(list(recorded)).values() if len(item.parents) == 2]
+        tips = self.commits(self._here(item.parents[1] for item in merges))
+        for merge in merges:
+            tip = tips.get(merge.parents[1])
+            if tip and len(tip.parents) == 1 and self._project.is_ancestor(tip.parents[0], merge.parents[0]):
+                recorded[tip.commit] |= recorded[merge.commit]
+        return {commit: tuple(own) for commit, own in recorded.items()}
 
     def _read_own(self, here: Collection[str]) -> None:
         chains = self._chains()
@@ -389,9 +416,12 @@ class Attributions:
     # What commits stand on
 
     def of(self, commits: Sequence[ProjectCommit]) -> dict[str, Attribution]:
-        """Return the attributions of commits, by their ids."""
+        """Return the attributions of commits, by their ids. What the record of a thread says is its claim too."""
         patches = self._patches([(item.commit,) for item in commits])
-        return {item.commit: self._of(item, patch) for item, patch in zip(commits, patches, strict=True)}
+        claimed = [
+            item._replace(claims=(*item.claims, *self._recorded.get(item.commit, ()))) for item in commits
+        ]
+        return {item.commit: self._of(item, patch) for item, patch in zip(claimed, patches, strict=True)}
 
     def _of(self, commit: ProjectCommit, patch: Patch | None) -> Attribution:
         if (own := self._own.get(commit.commit)) is not None:
@@ -399,10 +429,11 @@ class Attributions:
             lines = {(path, number): own.step for path, texts in added for number in texts}
             return Attribution((Share(self._named(own.step, commit), COMMIT, lines, own.step),), patch)
         if patch is None or not patch.key:
-            return Attribution((), patch)
+            return Attribution(tuple(self._by_record(commit, patch, ())), patch)
         if (share := self._by_patch(commit, patch)) is not None:
             return Attribution((share,), patch)
-        return Attribution(tuple(self._by_lines(commit, patch)) or self._by_record(commit, patch), patch)
+        shares = tuple(self._by_lines(commit, patch))
+        return Attribution((*shares, *self._by_record(commit, patch, shares)), patch)
 
     def _by_patch(self, commit: ProjectCommit, patch: Patch) -> Share | None:
         equal = [item for item in self._whole.get(patch.key, ()) if self._may_be(commit, item[0])]
@@ -421,20 +452,26 @@ class Attributions:
             lines = self._lines(commit, patch, step.thread, least=0)
         return Share(self._named(step, commit), how, lines, step if how == PATCH else None)
 
-    def _by_record(self, commit: ProjectCommit, patch: Patch) -> tuple[Share, ...]:
-        """Return the share of a thread whose code need not be here. Of one with a single step with code it is all."""
-        for thread in commit.claims:
-            with suppress(UwfError):  # uwf verify says so
-                if commit.commit in extensions.landed(self._instance, thread):
-                    steps = [
-                        step
-                        for step in self._steps
-                        if step.code.is_changed and thread in self._holders[step.node]
-                    ]
-                    step = steps[0] if len(steps) == 1 else None
-                    lines = ((path, number) for path, texts in patch.added.items() for number in texts)
-                    return (Share(thread, LANDED, dict.fromkeys(lines, step), step),)
-        return ()
+    def _by_record(
+        self, commit: ProjectCommit, patch: Patch | None, shares: Sequence[Share]
+    ) -> Iterator[Share]:
+        """Yield the share of a thread whose record names a commit, unless it has one. If its code is here, and can be
+        compared, no further line is its own, else all that no other thread wrote. Of a thread with a single step with
+        code they are that step's."""
+        recorded = self._recorded.get(commit.commit, ())
+        thread = next((item for item in commit.claims if item in recorded), None)
+        if thread is None or any(share.thread == thread for share in shares):
+            return
+        steps = [step for step in self._steps if step.code.is_changed and thread in self._holders[step.node]]
+        if not all(self._may_be(commit, step) for step in steps):
+            return
+        lines: dict[tuple[str, int], CodeStep | None] = {}
+        step = steps[0] if len(steps) == 1 else None
+        if patch is not None and any(item.node in self._absent for item in steps):
+            taken = {place for share in shares for place in share.lines}
+            places = ((path, number) for path, texts in patch.added.items() for number in texts)
+            lines = dict.fromkeys((place for place in places if place not in taken), step)
+        yield Share(thread, LANDED, lines, step)
 
     def _by_lines(self, commit: ProjectCommit, patch: Patch) -> Iterator[Share]:
         """Yield the shares of a commit that somebody has changed, or that has the work of several threads."""

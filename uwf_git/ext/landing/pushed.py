@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 
-from uwf_git.ext.landing.effect_records import Effects
-from uwf_git.plugin import Instance, ThreadId, words
+from uwf_git.ext.landing import EFFECTS
+from uwf_git.ext.landing.destination import branch_at
+from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
+from uwf_git.plugin import Hash, Instance, StoreDamaged, ThreadId, words
+
+_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_MERGED_AS = re.compile(rf"merged(?: by \S+)? as ([0-9a-f]{{12}}|{_COMMIT.pattern})")
+"""What `uwf land --sync` records of a merge."""
 
 
 def pushed(instance: Instance, thread: ThreadId) -> dict[tuple[str, str], set[str]]:
@@ -25,7 +34,34 @@ def pushed(instance: Instance, thread: ThreadId) -> dict[tuple[str, str], set[st
     return commits
 
 
-def landed(instance: Instance, thread: ThreadId) -> set[str]:
-    """Return the commits that a thread has pushed or begun to push. Raises StoreDamaged."""
-    effects = Effects(instance.store).of_thread(thread)
-    return {item.effect.name for item in effects if item.effect.kind == words.PUSH}
+def landed(instance: Instance, threads: Collection[ThreadId]) -> dict[ThreadId, set[str]]:
+    """Return the commits that threads have pushed or begun to push, and those that their requests were merged as, of
+    older records the first 12 digits: each is of the thread here that was the last to push to the request's branch.
+    Damaged records are left to `uwf verify`."""
+    recorded = Effects(instance.store)
+    refs = instance.store.repository.refs(EFFECTS.prefix)
+    effects: dict[ThreadId, list[RecordedEffect]] = {}
+    for thread in threads:
+        if EFFECTS.prefix + thread in refs:
+            with suppress(StoreDamaged):
+                effects[thread] = recorded.of_thread(thread)
+    commits: dict[ThreadId, set[str]] = defaultdict(set)
+    last: dict[tuple[Hash, str], tuple[int, ThreadId]] = {}
+    for thread, item in _of_kind(effects, words.PUSH):
+        if _COMMIT.fullmatch(item.effect.name):
+            commits[thread].add(item.effect.name)
+        if item.is_settled:
+            place = item.effect.start, branch_at(item.effect.target)
+            last[place] = max(last.get(place, (0, thread)), (item.effect.at, thread))
+    for thread, item in _of_kind(effects, words.PULL_REQUEST):
+        if item.settlement is not None and item.outcome == words.MERGED:
+            _, pusher = last.get((item.effect.start, item.effect.name), (0, thread))
+            if match := _MERGED_AS.fullmatch(item.settlement.reason):
+                commits[pusher].add(match[1])
+    return commits
+
+
+def _of_kind(
+    effects: dict[ThreadId, list[RecordedEffect]], kind: str
+) -> Iterator[tuple[ThreadId, RecordedEffect]]:
+    return ((thread, item) for thread, items in effects.items() for item in items if item.effect.kind == kind)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from uwf_git.plugin import ForgeChange, Head, Instance, ReviewClient, ThreadId
 
 _BRANCHES = 3  # whose requests are looked for if none is recorded
+_ALL_DIGITS = 64  # of a commit
 
 
 class Synced(NamedTuple):
@@ -99,7 +100,8 @@ def raise_if_merged(instance: Instance, head: Head, client: ReviewClient, branch
         settlement = requests[-1].effect.settlement
         assert settlement is not None
         raise Invalid(
-            f"request {settlement.reference} of thread {head.thread} is {settlement.reason}",
+            f"request {settlement.reference} of thread {head.thread} is "
+            + re.sub(r"(?<= as [0-9a-f]{12})[0-9a-f]+$", "", settlement.reason),
             f"further work: uwf land {head.thread} --branch NAME",
         )
 
@@ -217,16 +219,22 @@ def _note_end(instance: Instance, request: Request, change: ForgeChange) -> None
         outcome = words.REOPENED
     if outcome is not None and request.effect.outcome not in (outcome, words.MERGED):
         settle_further(
-            instance, request.thread, request.effect.hash, outcome, str(change.number), _state(change)
+            instance,
+            request.thread,
+            request.effect.hash,
+            outcome,
+            str(change.number),
+            _state(change, digits=_ALL_DIGITS),
         )
 
 
-def _state(change: ForgeChange) -> str:
+def _state(change: ForgeChange, digits: int = 12) -> str:
+    """Return what became of a request, and as which commit it was merged."""
     if change.state != "merged":
         return change.state
     by = f" by {one_line(change.merged_by, 100)}" if change.merged_by else ""
     commit = change.merge_commit
-    return f"merged{by}" + (f" as {commit[:12]}" if re.fullmatch("[0-9a-f]{40,64}", commit) else "")
+    return f"merged{by}" + (f" as {commit[:digits]}" if re.fullmatch("[0-9a-f]{40,64}", commit) else "")
 
 
 @contextmanager
