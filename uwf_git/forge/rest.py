@@ -1,7 +1,7 @@
 """Calls to the REST API of one server, with a login or without.
 
 The login goes to the API's address alone: over https, or over http to this machine; redirects are not followed. Answers
-are bounded in size, and waits in time. Calls that make something are not repeated: a failed one may have made it.
+are bounded in size, calls and waits in time. Calls that make something are not repeated: a failed one may have made it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from uwf_git.base.errors import Declined, Invalid, RemoteFailed, Usage
 from uwf_git.base.text import one_line
+from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.base.version import VERSION
 from uwf_git.forge.address import FORGEJO, GITEA, GITHUB, GITLAB
 
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 PATIENCE = 300.0
-"""Seconds that all waits of one client may take, for rate limits and failures of the server."""
+"""Seconds that one client may wait in all: for answers, for rate limits and after failures of the server."""
 
 _LARGEST_ANSWER = 32 << 20
-_TIMEOUT = 30.0
+_CONNECT = 30.0  # seconds
+_ANSWER = 60.0  # seconds from the call to the last byte; a large answer gets more, at this pace
+_SLOWEST = 16 << 10  # bytes a second
 _TRIES = 5
+_SLOW_TRIES = 2
 _SECONDARY = 60.0  # what GitHub asks for if it names no time
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4000}")
 _RIGHTS = "is it there, and may the token see it and write? it needs {}"
@@ -54,9 +59,11 @@ HINTS = Hints()
 
 
 class ForgeUnavailable(RemoteFailed):
-    """The server failed, or asked to wait: the call may be repeated. `after` is in seconds."""
+    """The server failed, or asked to wait: the call may be repeated. `after` is in seconds. `is_slow`: it ran out of
+    time."""
 
     after = 0.0
+    is_slow = False
 
 
 class ForgeDeclined(Declined):
@@ -95,13 +102,12 @@ class RestClient:
         self._hints = hints
         self._secrets = secrets
         self._log_in = log_in
-        self._left = patience
+        self._patience = self._left = patience
         self._api = _address(api, hints)
         plain = self._api.scheme == "http"
         self._client = httpx.Client(
             headers={"User-Agent": f"uwf-git/{VERSION}", "Accept": "application/json", **headers},
             follow_redirects=False,
-            timeout=_TIMEOUT,
             # A proxy must not see what is sent in the clear.
             trust_env=not plain,
             verify=not plain,
@@ -141,11 +147,13 @@ class RestClient:
         return self._repeated(lambda pause: self._sent(method, path, body, pause))
 
     def _repeated(self, call: Callable[[float], _Answer]) -> _Answer:
-        for remaining in reversed(range(_TRIES)):
+        slow = 0
+        for attempt in range(_TRIES):
             try:
-                return call(2.0 ** (_TRIES - remaining - 1))
+                return call(2.0**attempt)
             except ForgeUnavailable as error:
-                if not remaining:
+                slow += error.is_slow
+                if attempt == _TRIES - 1 or slow == _SLOW_TRIES:
                     raise
                 self.wait(error)
         raise AssertionError("a call answers or raises")
@@ -156,7 +164,8 @@ class RestClient:
         text, headers = self._received(method, path, body, pause)
         if len(text) > _LARGEST_ANSWER:
             raise RemoteFailed(
-                f"{self._api.host} answered with over {_LARGEST_ANSWER >> 20} MiB", self._hints.again
+                f"{self._api.host} answered {method} {one_line(path, 100)} with over {_LARGEST_ANSWER >> 20} MiB",
+                "is the API's address right? if it is, delete what is too large there",
             )
         try:
             return json.loads(text) if text.strip() else None, headers
@@ -171,25 +180,49 @@ class RestClient:
     def _received(
         self, method: str, path: str, body: Mapping[str, Any] | None, pause: float, keep: int = 0
     ) -> tuple[bytes, Mapping[str, str]]:
-        """Call, and return the answer's bytes, as far as they are read; with `keep` the last ones of those."""
+        """Call, and return the answer's bytes, as far as they are read; with `keep` the last ones of those. The time
+        that it takes counts into the client's patience."""
         import httpx
 
         host = self._api.host
         address = f"{self._api}{path}" if path.startswith("/") else path
+        if (left := self._left) <= 0:
+            raise self._too_slow(f"{host} has kept this waiting for {self._patience:.3g} s in all", pause)
+        soon = min(_ANSWER, left)
+        timeout = httpx.Timeout(soon, connect=min(_CONNECT, soon))
+        text, size, began = bytearray(), 0, time.monotonic()
         try:
-            with self._client.stream(method, address, json=body) as response:
-                text, size = b"", 0
-                for piece in response.iter_bytes():
-                    text, size = (text + piece)[-keep:], size + len(piece)
-                    if size > _LARGEST_ANSWER:
-                        break
+            request = self._client.build_request(method, address, json=body, timeout=timeout)
+            # The client's timeouts are per read, so an answer that drips never hits them.
+            with time_limit(left):
+                with time_limit(soon):
+                    response = self._client.send(request, stream=True)
+                with closing(response):
+                    for piece in response.iter_bytes():
+                        text += piece
+                        size += len(piece)
+                        if keep:
+                            del text[:-keep]
+                        if size > _LARGEST_ANSWER:
+                            break
+                        if time.monotonic() - began > soon + size / _SLOWEST:
+                            raise TimeExceeded
+        except httpx.ConnectTimeout:
+            raise self._too_slow(
+                f"{host} cannot be reached: no connection within {timeout.connect:.3g} s", pause
+            ) from None
+        except (TimeExceeded, httpx.TimeoutException):
+            seconds = time.monotonic() - began
+            raise self._too_slow(f"{host} is too slow: no whole answer in {seconds:.3g} s", pause) from None
         except httpx.TransportError as error:
             raise self._unavailable(f"{host} cannot be reached: {type(error).__name__}", pause) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise RemoteFailed(f"{host} answered with what is not HTTP: {type(error).__name__}") from None
+        finally:
+            self._left -= time.monotonic() - began
         if response.is_success:
-            return text, response.headers
-        raise self._refusal(response, text, pause)
+            return bytes(text), response.headers
+        raise self._refusal(response, bytes(text), pause)
 
     def _refusal(self, response: httpx.Response, text: bytes, pause: float) -> RemoteFailed:
         status, host = response.status_code, self._api.host
@@ -217,6 +250,12 @@ class RestClient:
     def _unavailable(self, message: str, after: float, hint: str = "") -> ForgeUnavailable:
         error = ForgeUnavailable(message, hint or self._hints.again)
         error.after = max(after, 0.0)
+        return error
+
+    def _too_slow(self, message: str, after: float) -> ForgeUnavailable:
+        hint = f"see whether {self._api.host} answers in a browser, or {self._hints.again}"
+        error = self._unavailable(message, after, hint)
+        error.is_slow = True
         return error
 
     def _reason(self, text: bytes) -> str:
