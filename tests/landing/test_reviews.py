@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import git
 from conftest import Begin, Uwf
 from forge_server import Failing
 from landing_forge import FORGES, Killer, LandingForge, at_forge
@@ -87,6 +89,27 @@ def test_comments_reviews_and_checks_become_the_next_turn(uwf: Uwf, forge: Landi
     for part in ("Why two?", "Name it *sum*.", f"line comment {answer} of eve", "AssertionError: 3 != 4"):
         assert part in text
     assert "sum.txt:2" in text and ("Not yet." in text or forge.server.is_gitlab)
+
+
+@one_forge
+def test_a_thread_that_goes_on_with_a_review_is_still_called_by_its_task(
+    uwf: Uwf, forge: LandingForge, root: Path
+) -> None:
+    thread, number = landed(uwf, forge), forge.number
+    (task,) = (row["title"] for row in uwf("thread", "list", "--all").json)
+    forge.server.has(number, ("ann", "Why two?"))
+    told = synced(uwf, thread)["told"]
+
+    def titles() -> dict[str, str]:
+        return {row["thread"]: row["title"] for row in uwf("thread", "list", "--all").json}
+
+    assert told != thread and titles() == {thread: task, told: task}
+    page = git("--git-dir", root / "store.git", "show", f"refs/uwf/threads/{told}:README.md")
+    assert page.partition("\n")[0].replace("\\", "") == f"# {task}"
+    uwf("verify", told)
+    for file in (root / "store.git/uwf").glob("index.db*"):
+        file.unlink()
+    assert titles() == {thread: task, told: task}
 
 
 def test_what_was_given_is_not_given_again(uwf: Uwf, forge: LandingForge) -> None:
@@ -353,7 +376,7 @@ def _is_revoked(forge: LandingForge, _thread: str) -> None:
 REFUSALS: dict[str, tuple[Callable[[LandingForge, str], None], str, str]] = {
     "gone": (_is_gone, "is gone", "uwf land {} --branch NAME"),
     "of a fork": (_is_of_a_fork, "of a branch of another repository", "only who owns that"),
-    "moved": (_has_moved, "has moved", "git remote set-url origin"),
+    "moved": (_has_moved, "has moved", "remote set-url origin URL"),
     "limited": (_is_limited, "limits the rate", "repeat it later"),
     "revoked in the middle": (_is_revoked, "answered 401", "not valid, or expired"),
 }
@@ -394,6 +417,22 @@ def test_a_thread_without_a_request_says_how_to_open_one(uwf: Uwf, forge: Landin
     thread = forge.shop.accepted()
     refused = uwf("land", thread, "--sync", check=1).error
     assert "has no request" in refused["message"] and refused["hint"] == f"uwf land {thread}"
+
+
+@one_forge
+def test_a_thread_whose_project_is_on_no_forge_says_what_is_missing(uwf: Uwf, forge: LandingForge) -> None:
+    thread, project = landed(uwf, forge), forge.shop.project
+    for url, missing in (
+        ("https://git.example.invalid/ann/work", "uwf config set forges.git.example.invalid gitea"),
+        ("/srv/work.git", "git remote -v"),
+    ):
+        git("-C", project, "remote", "set-url", "origin", url)
+        error = uwf("land", thread, "--sync", check=1).error
+        assert f"thread {thread} has no request: " in error["message"] and missing in error["hint"]
+    git("-C", project, "remote", "remove", "origin")
+    hint = uwf("land", thread, "--sync", check=1).error["hint"]
+    git(*shlex.split(hint.replace("URL", url))[1:])
+    assert git("-C", project, "remote", "get-url", "origin").strip() == url
 
 
 @one_forge

@@ -728,6 +728,15 @@ def reply_in(output: Any) -> str | None:
     return output["summary"] if isinstance(output["summary"], str) else None
 
 
+SAID_ABOUT = "Said about "
+"""The beginning of a text of `forge.feedback_text`; the URL of the reviewed change follows."""
+
+
+def is_review(text: str) -> bool:
+    """Return whether a text is what reviewers said about a thread's work."""
+    return text.startswith((f"{SAID_ABOUT}http://", f"{SAID_ABOUT}https://"))
+
+
 def title_of(prompt: str) -> str:
     """Return a prompt's first meaningful line, without heading marks."""
     first = next((line.strip("# \t") for line in prompt.splitlines() if line.strip("# \t")), "A thread")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
+from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, is_review, remark_in, title_of
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
@@ -34,7 +34,7 @@ from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.workflow.turn import gathers_threads
 
-VERSION = 17
+VERSION = 18
 _REMEMBERED = 1024  # nodes whose nature or decision is kept in memory
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
@@ -153,8 +153,11 @@ def is_generated(agent: str, children: Iterable[CommitRow | None]) -> bool:
 
 
 def title_after(before: CommitRow, role: str, output: Any) -> str | None:
-    """Return a thread's title after a step. A text that resumes a finished thread becomes its title."""
-    return title_of(output.get("answer", "")) if _goes_on(before, role, output) else before.title
+    """Return a thread's title after a step. A text that resumes a finished thread becomes its title, unless it is a
+    review: the task stays the same."""
+    if not _goes_on(before, role, output) or is_review(output.get("answer", "")):
+        return before.title
+    return title_of(output.get("answer", ""))
 
 
 def _goes_on(before: CommitRow, role: str, output: Any) -> bool:

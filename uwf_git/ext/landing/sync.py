@@ -7,6 +7,7 @@ a repeated call gives nothing twice, on any machine that has them.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ from uwf_git.plugin import (
     feedback_entries,
     feedback_text,
     one_line,
+    parse_repository,
     place_of_feedback,
     start_of,
     words,
@@ -114,7 +116,7 @@ def sync_reviews(instance: Instance, head: Head, remote: str = "", branch: str =
         kin = kin_of(instance, head)
         destination = destination_of(instance, instance.threads.position(head), remote)
         client = _client(instance, head, destination)
-        with client, _explained(client, head.thread):
+        with client, _explained(client, head.thread, destination):
             onward = goes_on_as(instance, head, kin)
             request = _request(instance, onward, client, destination, branch)
             change = client.change(request.number)
@@ -165,12 +167,16 @@ def _calls_for_work(item: Feedback) -> bool:
 
 
 def _client(instance: Instance, head: Head, destination: Destination) -> ReviewClient:
-    if destination.repository is None:
+    if not destination.remote:
+        place = shlex.quote(str(destination.project.common))
         raise Invalid(
-            f"the project of thread {head.thread} has no remote on a forge",
-            "uwf config set forges.HOST KIND names a forge at a host of your own",
+            f"the project of thread {head.thread} has no remote", f"git -C {place} remote add origin URL"
         )
-    return client_for(instance, destination.repository)
+    try:
+        repository = destination.repository or parse_repository(destination.url, instance.config)
+    except Invalid as error:
+        raise Invalid(f"thread {head.thread} has no request: {error.message}", error.hint) from None
+    return client_for(instance, repository)
 
 
 def _request(
@@ -238,7 +244,7 @@ def _state(change: ForgeChange, digits: int = 12) -> str:
 
 
 @contextmanager
-def _explained(client: ReviewClient, thread: ThreadId) -> Iterator[None]:
+def _explained(client: ReviewClient, thread: ThreadId, destination: Destination) -> Iterator[None]:
     """Raise what a refusal to read a request means for its thread."""
     try:
         yield
@@ -249,7 +255,11 @@ def _explained(client: ReviewClient, thread: ThreadId) -> Iterator[None]:
                 f"another one: uwf land {thread} --branch NAME",
             ) from None
         if error.is_redirect:
+            place, remote = (
+                shlex.quote(str(part)) for part in (destination.project.common, destination.remote)
+            )
             raise Invalid(
-                f"repository {client.repository} has moved", "git remote set-url origin with its new address"
+                f"repository {client.repository} has moved",
+                f"with its new address: git -C {place} remote set-url {remote} URL",
             ) from None
         raise
