@@ -330,6 +330,72 @@ def test_the_branch_of_a_request_that_was_merged_is_cleaned_up_there(
 
 
 @one_forge
+@pytest.mark.parametrize("how", ["squash", "merge"])
+def test_the_branch_of_a_merged_request_is_cleaned_up_before_anybody_has_fetched_that(
+    uwf: Uwf, forge: Forge, how: str
+) -> None:
+    thread = forge.shop.accepted()
+    forge.shop.moves("other.txt", "x\n")
+    branch = uwf("land", thread).json["branch"]
+    assert not [item["removes"] for item in uwf("clean", "--remote").json]
+    forge.server.merge(forge.number, how)
+    git("update-ref", "-d", "refs/remotes/origin/main")
+    (shown,) = uwf("clean", "--remote").json
+    assert shown["removes"] == [f"{branch} on origin"] and shown["merged"]["into"] == "origin/main"
+    uwf("clean", "--remote", "--yes")
+    assert forge.shop.at_remote("for-each-ref", "--format=%(refname:short)", "refs/heads") == "main"
+    assert uwf("clean", "--remote").json == []
+
+
+@one_forge
+def test_work_that_a_person_changed_in_its_request_is_merged_by_the_record_of_that(
+    uwf: Uwf, forge: Forge
+) -> None:
+    thread = forge.shop.accepted()
+    branch = uwf("land", thread).json["branch"]
+    git("fetch", "-q", "origin", branch)
+    git("checkout", "-q", "FETCH_HEAD")
+    (forge.shop.project / "more.txt").write_text("by hand\n")
+    forge.shop.commit("By hand")
+    git("push", "-q", "origin", f"HEAD:{branch}")
+    forge.server.merge(forge.number, "squash")
+    git("checkout", "-q", "main")
+    git("pull", "-q", "--ff-only", "origin", "main")
+    forge.shop.moves("sum.txt", "all of it is other text by now\n")
+    assert [item["merged"] for item in uwf("clean", thread).json] == [None]
+    uwf("land", thread, "--sync")
+    assert [item["merged"] for item in uwf("clean", thread).json] == [{"into": "main", "commits": False}]
+    assert branch in forge.shop.at_remote("for-each-ref", "--format=%(refname:short)", "refs/heads")
+    (shown,) = uwf("clean", "--remote").json or [None]
+    assert shown is None
+
+
+def test_what_cleaning_keeps_is_told_with_the_way_to_remove_it(
+    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(uwf, tmp_path, config)
+    shop.configured()
+    shop.with_remote()
+    monkeypatch.chdir(shop.project)
+    landed = shop.accepted()
+    shop.adds("three")
+    waits = shop.accepted("Add three")
+    shop.moves("other.txt", "x\n")
+    uwf("land", landed)
+    uwf("clean", "--yes")
+    assert uwf("clean").json == []
+    told = uwf("clean", "--format", "text")
+    assert (
+        f"merged, and kept for uwf blame: the code of {landed}; uwf clean ID --discard removes it" in told.err
+    )
+    assert waits not in told.err
+    (shown,) = uwf("clean", landed).json
+    assert shown["merged"] == {"into": "origin/main", "commits": False}
+    uwf("clean", landed, "--discard", "--yes")
+    assert "kept for uwf blame" not in uwf("clean", "--format", "text").err
+
+
+@one_forge
 def test_the_branch_of_a_request_that_a_later_thread_went_on_with_is_cleaned_up_there(
     uwf: Uwf, forge: Forge
 ) -> None:

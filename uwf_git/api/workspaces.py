@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.kinds import parse_attempt, parse_step
 from uwf_git.format.types import is_kind
@@ -96,13 +97,20 @@ def leftovers(
     discards: bool = False,
     remote: bool = False,
 ) -> list[Leftovers]:
-    """Return what threads have left, by default of the project around a folder, or of all projects. Raises as
-    `workspaces.cleaning.leftovers`."""
+    """Return what threads have left that may go or is kept, by default of the project around a folder, or of all
+    projects. Raises as `workspaces.cleaning.leftovers`."""
     from uwf_git.workspaces.cleaning import Scope, leftovers
 
     checkout = checkout_around(folder) if folder is not None else None
     project = checkout.common if checkout is not None else None
     return list(leftovers(instance, Scope(threads, project, discards, remote)))
+
+
+def kept_code(instance: Instance, items: Collection[Leftovers]) -> list[ThreadId]:
+    """Return the completed threads that keep code of work that is recorded as merged or landed."""
+    threads = [item.thread for item in items if item.keeps_code and instance.threads.exists(item.thread)]
+    states = extensions.work_states(instance, [instance.threads.head(thread) for thread in threads])
+    return [thread for thread in threads if thread in states and states[thread].state in ("merged", "landed")]
 
 
 def leftovers_value(instance: Instance, item: Leftovers, is_removed: bool = False) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from uwf_git.workspaces.worktree import Worktree, worktree_of
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
+    from uwf_git.store.location import Checkout
 
 _MOST_FILES = 100
 _OF_THREADS = (f"{layout.WORK}*", "refs/uwf/local/*")
@@ -51,6 +52,13 @@ class Scope(NamedTuple):
     remote: bool = False
 
 
+class RemoteHeads(NamedTuple):
+    """The `branches` of a remote, with their commits, but for its default branch, which is in `usual`."""
+
+    usual: Mapping[str, str]
+    branches: Mapping[str, str]
+
+
 class Loss(NamedTuple):
     """What no branch has: at a ref of this thread the `commits` up to `commit` and the files that they change, or in a
     folder the files."""
@@ -64,7 +72,8 @@ class Loss(NamedTuple):
 class Leftovers(NamedTuple):
     """What a thread has left. `refs` and the folder `worktree`, "" for none, go without loss, and the `losses` if it
     `discards` them. `pushed` is the commit of its code on `remote`, "" without one, which goes if it `unshares` it, as
-    do the merged `branches` of its requests, by remote and name. `stays` has reasons by ref or folder."""
+    do the merged `branches` of its requests, by remote and name. `stays` has reasons by ref or folder; if it
+    `keeps_code`, that of a completed thread is among these."""
 
     thread: ThreadId
     project: Path
@@ -78,6 +87,7 @@ class Leftovers(NamedTuple):
     discards: bool
     unshares: bool
     branches: Mapping[tuple[str, str], str]
+    keeps_code: bool
 
     @property
     def removes(self) -> list[str]:
@@ -93,11 +103,11 @@ class Leftovers(NamedTuple):
 
 
 def leftovers(instance: Instance, scope: Scope) -> Iterator[Leftovers]:
-    """Yield what threads have left that may go or be discarded, newest thread first, and of the threads that are named
-    all. Raises NotFound for one without a worktree of its own here, Invalid for one that hasn't ended."""
+    """Yield what threads have left, newest thread first. Raises NotFound for one that is named and has no worktree of
+    its own here, Invalid for one that hasn't ended."""
     notes = Notes(instance.store.repository.private)
     refs: dict[str, dict[ThreadId, dict[str, str]]] = {}
-    heads: dict[tuple[Path, str], dict[str, str]] = {}
+    heads: dict[tuple[Path, str], RemoteHeads] = {}
     for thread in scope.threads:
         _require(instance, notes.read(thread), thread)
     for thread, note in notes.all():
@@ -109,9 +119,7 @@ def leftovers(instance: Instance, scope: Scope) -> Iterator[Leftovers]:
         if note.project not in refs:
             refs[note.project] = _refs_by_thread(Project(Path(note.project)))
         own = refs[note.project].get(thread, {})
-        item = _Look(instance, thread, note, scope, heads).leftovers(own)
-        if item.removes or item.losses or scope.threads:
-            yield item
+        yield _Look(instance, thread, note, scope, heads).leftovers(own)
 
 
 def _require(instance: Instance, note: Note | None, thread: ThreadId) -> None:
@@ -152,11 +160,13 @@ class _Look:
         thread: ThreadId,
         note: Note,
         scope: Scope,
-        heads: dict[tuple[Path, str], dict[str, str]],
+        heads: dict[tuple[Path, str], RemoteHeads],
     ) -> None:
-        """`heads` are the branches of remotes that were listed, by project and remote."""
+        """`heads` are the remotes that were listed, by project and name."""
         self._instance, self._thread, self._note, self._scope = instance, thread, note, scope
         self._heads = heads
+        self._usual: dict[str, str] = {}
+        """The default branches of remotes that were looked at, as they are there."""
         self._tree = worktree_of(instance, note, thread)
         self._project = self._tree.project
 
@@ -181,7 +191,9 @@ class _Look:
             is_merged = name == tree.ref and merged is not None and not merged.has_commits
             count = 0 if is_merged and not discards else project.only_in(_OF_THREADS, oid, staying)
             if is_merged and not discards and self._is_kept():
-                stays[name] = "the steps name its commits, of which a branch has the changes"
+                stays[name] = (
+                    "the steps name its commits, of which a branch has the changes; --discard removes it"
+                )
             elif not count:
                 safe[name] = oid
             elif is_dropped:
@@ -217,11 +229,12 @@ class _Look:
             discards,
             unshares,
             branches,
+            keeps_code=tree.ref in stays and not is_dropped,
         )
 
     def _merged_branches(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield branches of remotes, with their commits, that the thread pushed and that others have by now. Raises
-        RemoteFailed."""
+        """Yield branches of remotes, with their commits, that the thread pushed and that others have by now. May fetch
+        default branches. Raises RemoteFailed."""
         project = self._project
         checkout = checkout_of(self._instance, self._thread, project)
         for (url, branch), own in extensions.pushed(self._instance, self._thread).items():
@@ -229,15 +242,20 @@ class _Look:
             if not remote:
                 continue
             if (project.common, remote) not in self._heads:
-                usual, heads = project.heads_at(remote, "*")
-                self._heads[project.common, remote] = {
-                    name: at for name, at in heads.items() if name != usual
-                }
-            commit = self._heads[project.common, remote].get(branch, "")
+                usual, branches = project.heads_at(remote, "*")
+                default = {usual: branches.pop(usual)} if usual in branches else {}
+                self._heads[project.common, remote] = RemoteHeads(default, branches)
+            heads = self._heads[project.common, remote]
+            commit = heads.branches.get(branch, "")
             aliases = (branch, f"{remote}/{branch}")
             if commit not in own or {*aliases} & targets(project, None, self._note.base).keys():
                 continue
-            if landing(project, checkout, self._note.base, commit, without=aliases):
+            for name, tip in heads.usual.items():
+                if not project.commit(tip):
+                    project.fetch_branch(remote, name, f"refs/remotes/{remote}/{name}")
+                if project.commit(tip):
+                    self._usual[f"{remote}/{name}"] = tip
+            if self._merged(checkout, commit, without=aliases):
                 yield (remote, branch), commit
 
     def _landing(self, commit: str, needs_changes: bool) -> Landing | None:
@@ -245,7 +263,22 @@ class _Look:
         if not commit:
             return None
         checkout = checkout_of(self._instance, self._thread, self._project)
-        return landing(self._project, checkout, self._note.base, commit, needs_changes)
+        return self._merged(checkout, commit, needs_changes)
+
+    def _merged(
+        self, checkout: Checkout | None, commit: str, by_changes: bool = True, without: Collection[str] = ()
+    ) -> Landing | None:
+        recorded = extensions.landed(self._instance, [self._thread]) if by_changes else {}
+        return landing(
+            self._project,
+            checkout,
+            self._note.base,
+            commit,
+            by_changes,
+            without,
+            self._usual,
+            recorded.get(self._thread, ()),
+        )
 
     def _is_dropped(self) -> bool:
         """Return whether nobody waits for the thread's code, or it is named."""

@@ -3,7 +3,7 @@ squashes, rebases or cherry-picks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from uwf_git.workspaces.project import Project
 _SEARCHED = 1000  # commits of a branch that may be the squashed one
 _SEARCHED_BYTES = 64 << 20  # of their patches
 _SECONDS = 10.0  # for a merge
+_MOST_RECORDED = 20  # commits
 
 
 class Landing(NamedTuple):
@@ -33,29 +34,35 @@ def landing(
     commit: str,
     by_changes: bool = True,
     without: Collection[str] = (),
+    also: Mapping[str, str] | None = None,
+    recorded: Collection[str] = (),
 ) -> Landing | None:
     """Return the branch that has the code up to a commit, first one with its commits, then one that has what they
     change, unless that isn't asked for; None if none has, or git can't tell. `base` is the commit at which it began;
-    branches `without` don't count."""
-    branches = targets(project, checkout, base)
+    branches `without` don't count, those in `also` do, with their tips. The `recorded` commits, those that records say
+    it was merged as, are compared too if a branch has them."""
+    branches = {**targets(project, checkout, base), **(also or {})}
     branches = {name: tip for name, tip in branches.items() if name not in without}
     for name, tip in branches.items():
         if project.is_ancestor(commit, tip):
             return Landing(name, has_commits=True)
     for name, tip in branches.items() if by_changes else ():
         with suppress(UwfError, OSError):
-            if any(_has_changes(project, tip, commit)):
+            if any(_has_changes(project, tip, commit, recorded)):
                 return Landing(name, has_commits=False)
     return None
 
 
-def _has_changes(project: Project, tip: str, commit: str) -> Iterator[bool]:
+def _has_changes(project: Project, tip: str, commit: str, recorded: Collection[str]) -> Iterator[bool]:
     """Yield whether a branch has what a commit changes, by one test after the other."""
     if not (fork := project.line("merge-base", tip, commit)):
         return
     yield _adds_nothing(project, tip, commit)
     yield _has_patches(project, tip, commit, fork)
     yield _has_squashed(project, tip, commit, fork)
+    for name in sorted(recorded)[:_MOST_RECORDED]:
+        merge = project.commit(name)
+        yield bool(merge) and project.is_ancestor(merge, tip) and _adds_nothing(project, merge, commit)
 
 
 def _adds_nothing(project: Project, tip: str, commit: str) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 10.0  # for the merge
 _LISTED = 5
-_DEFAULTS = ("refs/remotes/origin/HEAD", "refs/heads/main", "refs/heads/master")
+_DEFAULTS = ("main", "master")
 
 
 class MovedBranch(NamedTuple):
@@ -91,13 +91,23 @@ def _targets(project: Project, checkout: Checkout | None, base: str) -> Iterator
     """Yield names and tips: of the branch that is checked out if it has the code's base, then of default branches; each
     with that of its upstream."""
     head = project.line("symbolic-ref", "-q", "HEAD", git=project.git(checkout.git_dir if checkout else None))
-    for place, name in enumerate((head, *_DEFAULTS)):
+    for place, name in enumerate(_names(project, head)):
         tip = project.commit(name) if name else ""
         if not tip or (place == 0 and not project.is_ancestor(base, tip)):
             continue
         upstream = project.line("rev-parse", "-q", "--symbolic-full-name", f"{_short(name)}@{{upstream}}")
         fetched = project.commit(upstream) if upstream else ""
         yield ((_short(name), tip), *(((_short(upstream), fetched),) if fetched else ()))
+
+
+def _names(project: Project, head: str) -> Iterator[str]:
+    yield head
+    there = f"refs/remotes/{remote}/" if (remote := project.usual_remote()) else ""
+    if there:
+        yield f"{there}HEAD"
+    yield from (f"refs/heads/{name}" for name in _DEFAULTS)
+    if there:  # after a first push by git, main may have no upstream, and the remote's HEAD isn't known here
+        yield from (f"{there}{name}" for name in _DEFAULTS)
 
 
 def _short(name: str) -> str:

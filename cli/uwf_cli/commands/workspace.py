@@ -113,9 +113,12 @@ def clean(invocation: Invocation, threads: tuple[str, ...], discard: bool, there
 
     instance = invocation.instance
     ids = [find_here_or_removed(instance, text) for text in threads]
-    items = workspaces.leftovers(instance, ids, invocation.place, discard, there)
+    candidates = workspaces.leftovers(instance, ids, invocation.place, discard, there)
+    items = [item for item in candidates if ids or item.removes or item.losses]
+    kept = workspaces.kept_code(instance, [] if ids else candidates)
     if not yes:
         _show(invocation, [workspaces.leftovers_value(instance, item) for item in items])
+        _note_kept(invocation, kept)
         if not _agrees(invocation, sum(len(item.removes) for item in items)):
             return
     failures = Failures(invocation)
@@ -125,6 +128,8 @@ def clean(invocation: Invocation, threads: tuple[str, ...], discard: bool, there
             failures.add(error)
         results.append(workspaces.leftovers_value(instance, item, is_removed=error is None))
     _show(invocation, results)
+    if yes:
+        _note_kept(invocation, kept)
     failures.end()
 
 
@@ -132,6 +137,12 @@ def _show(invocation: Invocation, items: list[dict[str, Any]]) -> None:
     invocation.emit(items, _leftovers_text)
     if any({loss["place"] for loss in item["loses"]} - set(item["removes"]) for item in items):
         invocation.note("what is only here stays: --discard removes it")
+
+
+def _note_kept(invocation: Invocation, threads: list[ThreadId]) -> None:
+    if threads:
+        code = f"the code of {listed(threads, _NAMED)}"
+        invocation.note(f"merged, and kept for uwf blame: {code}; uwf clean ID --discard removes it")
 
 
 def _agrees(invocation: Invocation, places: int) -> bool:

@@ -101,9 +101,9 @@ def raise_if_merged(instance: Instance, head: Head, client: ReviewClient, branch
     if requests and requests[-1].effect.outcome == words.MERGED:
         settlement = requests[-1].effect.settlement
         assert settlement is not None
+        merged = re.sub(r"(?<= as [0-9a-f]{12})[0-9a-f]+$", "", settlement.reason)
         raise Invalid(
-            f"request {settlement.reference} of thread {head.thread} is "
-            + re.sub(r"(?<= as [0-9a-f]{12})[0-9a-f]+$", "", settlement.reason),
+            f"request {settlement.reference} of thread {head.thread} is {merged}",
             f"further work: uwf land {head.thread} --branch NAME",
         )
 
