@@ -152,6 +152,20 @@ def test_another_agent_stands_in_for_one_that_is_throttled(
         assert len(instance.attempts.all(thread)) == 1
 
 
+@pytest.mark.parametrize(
+    ("fallback", "warns"),
+    [("uwf-land", True), ("rehearse", True), ("checks", True), ("uwf-llm", False), ("nobody", False)],
+)
+def test_a_fallback_that_never_plays_its_role_is_warned_of(
+    uwf: Uwf, tmp_path: Path, fallback: str, warns: bool
+) -> None:
+    uwf("config", "set", "agents.checks", "{command: uwf-exec, args: [make]}")
+    path = tmp_path / "one.yaml"
+    path.write_text(workflow(f"fallback: {fallback}"))
+    found = uwf("workflow", "validate", path).json["findings"]
+    assert [(item["code"], item["line"]) for item in found] == [("unused-fallback", 8)] * warns
+
+
 def test_a_stand_in_that_is_throttled_too_gives_the_turn_back(instance: Instance) -> None:
     throttled, failed = "throttled", "failed"
 

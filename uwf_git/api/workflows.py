@@ -151,7 +151,35 @@ def warnings_here(location: Location, compiled: Compiled) -> tuple[Finding, ...]
         return ()
     from uwf_git.approvals.gate import approver_warnings
 
-    return (*approver_warnings(compiled, location.git_dir), *_unregistered(location, compiled))
+    return (
+        *approver_warnings(compiled, location.git_dir),
+        *_unused_fallbacks(location, compiled),
+        *_unregistered(location, compiled),
+    )
+
+
+def _unused_fallbacks(location: Location, compiled: Compiled) -> Sequence[Finding]:
+    """Return warnings of roles whose fallback never plays them, with the agents of config.yaml if that is readable."""
+    roles = [role for role in compiled.workflow.roles.values() if role.fallback]
+    if not roles:
+        return ()
+    from uwf_git.config.read import load_config
+    from uwf_git.config.resolve import known_agent, may_stand_in
+    from uwf_git.format.findings import Findings
+
+    findings = Findings(compiled.source.marks)
+    with suppress(UwfError):
+        config = load_config(location.root)
+        for role in roles:
+            agent = known_agent(config, role.fallback)
+            if agent is not None and not may_stand_in(agent):
+                findings.warning(
+                    ("roles", role.name, "fallback"),
+                    "unused-fallback",
+                    f'role "{role.name}": its fallback "{role.fallback}" never plays it, as it is no agent of a model',
+                    "name an agent that does; in config.yaml, agentOverrides gives roles to others",
+                )
+    return findings.sorted()
 
 
 def _unregistered(location: Location, compiled: Compiled) -> Sequence[Finding]:

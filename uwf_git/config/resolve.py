@@ -285,6 +285,12 @@ def asks_no_model(agent: str) -> bool:
     return name == UWF or is_delegate(name) or (program is not None and program.kind in _MODELLESS)
 
 
+def may_stand_in(agent: AgentConfig) -> bool:
+    """Return whether an agent plays roles that have it as their fallback. A workflow may come from anybody, so it
+    chooses none that runs commands, lands work or asks people."""
+    return asks_model(agent.command) and agent.command != REHEARSE
+
+
 def asks_model(command: str) -> bool:
     """Return whether a model plays the roles of this command's agent, which is then replaced by an agent that is named
     for a whole run. It doesn't for uwf-exec and other commands, people, and workflows; `uwf-rehearse` stands in for

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed, Throttled, UwfError
 from uwf_git.base.text import duration
-from uwf_git.config.resolve import asks_model, known_agent
-from uwf_git.format.kinds import ENDED_BY_USER, REHEARSE
+from uwf_git.config.resolve import known_agent, may_stand_in
+from uwf_git.format.kinds import ENDED_BY_USER
 from uwf_git.format.words import THROTTLED
 from uwf_git.store.private_files import read_private, write_private
 
@@ -82,14 +82,9 @@ def stand_in_now(instance: Instance, history: History, role: Role) -> str:
 
 
 def stand_in(instance: Instance, role: Role) -> str | None:
-    """Return a role's fallback, None if it has none that asks a model here. A workflow may come from anybody,
-    so it names no command."""
-    if not role.fallback:
-        return None
-    config = known_agent(instance.config, role.fallback)
-    if config is None:
-        return None
-    return role.fallback if asks_model(config.command) and config.command != REHEARSE else None
+    """Return a role's fallback, None if it has none that may play it here."""
+    agent = known_agent(instance.config, role.fallback) if role.fallback else None
+    return role.fallback if agent is not None and may_stand_in(agent) else None
 
 
 def _stands_in_next(attempts: Sequence[FailedAttempt]) -> bool:
