@@ -29,7 +29,15 @@ from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
 
-pytest_plugins = ["pytester", "site_serving", "lived_in", "suite_bench", "evidence"]
+pytest_plugins = [
+    "pytester",
+    "site_serving",
+    "lived_in",
+    "suite_bench",
+    "evidence",
+    "landing_shop",
+    "landing_forge",
+]
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"

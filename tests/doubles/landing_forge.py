@@ -48,6 +48,18 @@ def at_forge(kind: str, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator
         yield LandingForge(shop, server)
 
 
+@pytest.fixture(params=FORGES)
+def forge(
+    request: pytest.FixtureRequest, bare_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LandingForge]:
+    """The project as the current folder, with its remote on a forge."""
+    with at_forge(request.param, bare_shop, monkeypatch) as forge:
+        yield forge
+
+
+one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
+
+
 class Killer:
     """Kills a process as the forge has got a call of it, `before` or `after` it carries that out."""
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from commands import git
-from conftest import Uwf
+
+if TYPE_CHECKING:
+    from conftest import Uwf
 
 DONE = "{ type: object, properties: { change: { type: string } }, required: [change] }"
 PASSED = "{ type: object, properties: { status: { enum: [passed, failed] } }, required: [status] }"
@@ -95,6 +99,14 @@ class Shop:
         self.uwf("thread", "answer", thread, "-m", "merge")
         return thread
 
+    def goes_on(self, thread: str, line: str = "three") -> str:
+        """The thread that goes on with an accepted one, accepted with one more line."""
+        self.adds(line)
+        onward = str(self.uwf("thread", "resume", thread, "-m", f"And {line}.").json["thread"])
+        self.uwf("thread", "run", onward, check=5)
+        self.uwf("thread", "answer", onward, "-m", "merge")
+        return onward
+
     def commit(self, message: str) -> None:
         git("-C", self.project, "add", ".")
         git("-C", self.project, "commit", "-q", "-m", message)
@@ -109,3 +121,17 @@ class Shop:
     def at_remote(self, *args: str) -> str:
         """What git prints in the remote."""
         return git("--git-dir", self.remote, *args)
+
+
+@pytest.fixture
+def bare_shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path]) -> Shop:
+    """The project, without settings."""
+    return Shop(uwf, tmp_path, config)
+
+
+@pytest.fixture
+def shop(bare_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """The current folder, without a remote."""
+    bare_shop.configured()
+    monkeypatch.chdir(bare_shop.project)
+    return bare_shop

@@ -20,10 +20,7 @@ SECRET = "s3cr3t-of-the-file-Zx81"
 
 
 @pytest.fixture
-def shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Shop:
-    shop = Shop(uwf, tmp_path, config)
-    shop.configured()
-    monkeypatch.chdir(shop.project)
+def shop(shop: Shop) -> Shop:
     shop.with_remote()
     return shop
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -43,15 +42,8 @@ class Work(NamedTuple):
 
 
 @pytest.fixture(params=["cloud", "data-center"])
-def work(
-    request: pytest.FixtureRequest,
-    uwf: Uwf,
-    tmp_path: Path,
-    config: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Work]:
-    shop = Shop(uwf, tmp_path, config)
-    with at_forge("gitea", shop, monkeypatch) as forge, jira_server(request.param == "cloud") as jira:
+def work(request: pytest.FixtureRequest, bare_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
+    with at_forge("gitea", bare_shop, monkeypatch) as forge, jira_server(request.param == "cloud") as jira:
         work = Work(forge, jira)
         work.configured()
         for name, value in jira.environ.items():

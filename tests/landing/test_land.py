@@ -5,21 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import git
 from conftest import Uwf
 from landing_shop import Shop
-
-
-@pytest.fixture
-def shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Shop:
-    shop = Shop(uwf, tmp_path, config)
-    shop.configured()
-    monkeypatch.chdir(shop.project)
-    return shop
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from commands import git
 from conftest import REPOSITORY, Begin, Uwf
-from landing_forge import FORGES, Killer, at_forge
+from landing_forge import Killer, one_forge
 from landing_forge import LandingForge as Forge
 from landing_shop import DONE, LANDED, Shop
 
@@ -29,35 +28,18 @@ return await agent("Land it.", { agentType: "uwf-land" });
 """
 
 
-def shop_that_lands(uwf: Uwf, folder: Path, config: Callable[[str], Path]) -> Shop:
-    shop = Shop(uwf, folder, config)
-    shop.with_landing_role()
-    return shop
+@pytest.fixture
+def bare_shop(bare_shop: Shop) -> Shop:
+    """With a role that lands."""
+    bare_shop.with_landing_role()
+    return bare_shop
 
 
 @pytest.fixture
-def shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(shop: Shop) -> Shop:
     """With a remote that is on no forge."""
-    shop = shop_that_lands(uwf, tmp_path, config)
     shop.with_remote()
-    shop.configured()
-    monkeypatch.chdir(shop.project)
     return shop
-
-
-@pytest.fixture(params=FORGES)
-def forge(
-    request: pytest.FixtureRequest,
-    uwf: Uwf,
-    tmp_path: Path,
-    config: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Forge]:
-    with at_forge(request.param, shop_that_lands(uwf, tmp_path, config), monkeypatch) as forge:
-        yield forge
-
-
-one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
 
 
 def steps_of(uwf: Uwf, thread: str) -> list[dict[str, Any]]:

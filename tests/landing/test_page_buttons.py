@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from commands import git
 from conftest import Uwf
-from landing_forge import LandingForge, at_forge
+from landing_forge import LandingForge, one_forge
 from landing_shop import Shop
 from site_serving import Serve, entered
 
 if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page
-
-
-@pytest.fixture
-def shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Shop:
-    shop = Shop(uwf, tmp_path, config)
-    shop.configured()
-    monkeypatch.chdir(shop.project)
-    return shop
-
-
-@pytest.fixture
-def forge(
-    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LandingForge]:
-    with at_forge("gitea", Shop(uwf, tmp_path, config), monkeypatch) as forge:
-        yield forge
 
 
 @pytest.fixture
@@ -93,6 +77,7 @@ def test_why_work_does_not_land_is_shown_with_the_thread_that_was_told(
     assert offers(running, thread) == [], "it goes on in the other"
 
 
+@one_forge
 def test_a_request_is_opened_synced_and_merged_from_the_page(
     uwf: Uwf, forge: LandingForge, running: httpx.Client
 ) -> None:
@@ -145,6 +130,7 @@ def test_a_server_without_run_lands_nothing(uwf: Uwf, shop: Shop, serve: Serve) 
     assert "work" not in uwf("thread", "show", thread).json
 
 
+@one_forge
 def test_a_page_that_is_behind_its_thread_lands_nothing(
     uwf: Uwf, forge: LandingForge, running: httpx.Client
 ) -> None:
@@ -156,6 +142,7 @@ def test_a_page_that_is_behind_its_thread_lands_nothing(
     assert forge.server.changes == {}
 
 
+@one_forge
 @pytest.mark.extended
 def test_a_person_clicks_and_sees_where_the_work_went(
     uwf: Uwf, forge: LandingForge, serve: Serve, browser_page: Page

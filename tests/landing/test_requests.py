@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import git, wait_for
 from conftest import Begin, Uwf
 from forge_server import Failing
-from landing_forge import FORGES, TOKENS, Killer, at_forge
+from landing_forge import TOKENS, Killer, one_forge
 from landing_forge import LandingForge as Forge
 from landing_shop import Shop
 
 BRANCH = "mend/add-two"
-
-
-@pytest.fixture(params=FORGES)
-def forge(
-    request: pytest.FixtureRequest,
-    uwf: Uwf,
-    tmp_path: Path,
-    config: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Forge]:
-    with at_forge(request.param, Shop(uwf, tmp_path, config), monkeypatch) as forge:
-        yield forge
-
-
-one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
 
 
 def test_work_becomes_a_request_of_a_branch_of_its_own(uwf: Uwf, forge: Forge) -> None:
@@ -115,10 +100,7 @@ def test_work_that_is_in_the_target_is_left_and_what_became_of_its_request_can_b
 def test_what_goes_on_with_the_thread_goes_on_with_its_request(uwf: Uwf, forge: Forge) -> None:
     thread = forge.shop.accepted()
     first = uwf("land", thread).json
-    forge.shop.adds("three")
-    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
-    uwf("thread", "run", onward, check=5)
-    uwf("thread", "answer", onward, "-m", "merge")
+    onward = forge.shop.goes_on(thread)
     second = uwf("land", onward).json
     assert second["pull"]["number"] == first["pull"]["number"] and second["branch"] == first["branch"]
     assert forge.shop.at_remote("show", f"{BRANCH}:sum.txt").split() == ["one", "two", "three"]
@@ -145,10 +127,7 @@ def test_commits_of_others_on_the_branch_are_not_overwritten(uwf: Uwf, forge: Fo
     git("-C", project, "push", "-q", "origin", BRANCH)
     git("-C", project, "checkout", "-q", "main")
     theirs = forge.shop.at_remote("rev-parse", BRANCH)
-    forge.shop.adds("three")
-    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
-    uwf("thread", "run", onward, check=5)
-    uwf("thread", "answer", onward, "-m", "merge")
+    onward = forge.shop.goes_on(thread)
     refused = uwf("land", onward, check=1).error
     assert theirs[:12] in refused["message"] and "--branch" in refused["hint"]
     assert forge.shop.at_remote("rev-parse", BRANCH) == theirs
@@ -401,10 +380,7 @@ def test_the_branch_of_a_request_that_a_later_thread_went_on_with_is_cleaned_up_
 ) -> None:
     thread = forge.shop.accepted()
     uwf("land", thread)
-    forge.shop.adds("three")
-    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
-    uwf("thread", "run", onward, check=5)
-    uwf("thread", "answer", onward, "-m", "merge")
+    onward = forge.shop.goes_on(thread)
     uwf("land", onward)
     forge.server.merge(forge.number, "squash", by="bob")
     assert uwf("land", onward, "--sync").json["state"].startswith("merged by bob")
@@ -532,10 +508,7 @@ def test_a_fork_that_did_its_own_work_has_a_request_of_its_own(uwf: Uwf, forge: 
 def test_a_thread_that_went_on_as_another_does_not_land_over_it(uwf: Uwf, forge: Forge) -> None:
     thread = forge.shop.accepted()
     uwf("land", thread)
-    forge.shop.adds("three")
-    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
-    uwf("thread", "run", onward, check=5)
-    uwf("thread", "answer", onward, "-m", "merge")
+    onward = forge.shop.goes_on(thread)
     assert uwf("land", onward).json["branch"] == BRANCH
     assert uwf("land", thread, check=1).error["hint"] == f"uwf land {onward}"
 
@@ -546,9 +519,6 @@ def test_a_train_takes_along_what_was_pushed_to_the_branch_of_an_earlier_threads
 ) -> None:
     thread = forge.shop.accepted()
     uwf("land", thread)
-    forge.shop.adds("three")
-    onward = uwf("thread", "resume", thread, "-m", "And three.").json["thread"]
-    uwf("thread", "run", onward, check=5)
-    uwf("thread", "answer", onward, "-m", "merge")
+    onward = forge.shop.goes_on(thread)
     uwf("land", onward)
     assert [item["thread"] for item in uwf("land", "--train").json] == [onward]

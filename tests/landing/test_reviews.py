@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,8 @@ import pytest
 from commands import git
 from conftest import Begin, Uwf
 from forge_server import Failing
-from landing_forge import FORGES, Killer, LandingForge, at_forge
-from landing_shop import Shop
+from landing_forge import Killer, LandingForge, one_forge
 
-
-@pytest.fixture(params=FORGES)
-def forge(
-    request: pytest.FixtureRequest,
-    uwf: Uwf,
-    tmp_path: Path,
-    config: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[LandingForge]:
-    with at_forge(request.param, Shop(uwf, tmp_path, config), monkeypatch) as forge:
-        yield forge
-
-
-one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
 one_of_each = pytest.mark.parametrize("forge", ["github", "gitlab", "gitea"], indirect=True)
 
 
@@ -255,14 +240,12 @@ def test_a_request_of_forty_comments_takes_at_most_twelve_calls(uwf: Uwf, forge:
     assert len(lines) == (20 if server.gitlike != "gitea" else 6) and told["left"] == 0
 
 
-def test_a_request_of_many_reviews_on_gitea_is_read_in_several_calls(
-    uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with at_forge("gitea", Shop(uwf, tmp_path, config), monkeypatch) as forge:
-        thread = landed(uwf, forge)
-        for index in range(8):
-            forge.server.reviews.line(forge.number, "ann", f"line {index}", "sum.txt", 1)
-        first, second = synced(uwf, thread), synced(uwf, thread)
+@one_forge
+def test_a_request_of_many_reviews_on_gitea_is_read_in_several_calls(uwf: Uwf, forge: LandingForge) -> None:
+    thread = landed(uwf, forge)
+    for index in range(8):
+        forge.server.reviews.line(forge.number, "ann", f"line {index}", "sum.txt", 1)
+    first, second = synced(uwf, thread), synced(uwf, thread)
     texts = [item["text"] for told in (first, second) for item in told["items"]]
     assert first["left"] == 2 and texts == [f"line {index}" for index in range(8)]
 

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import git
 from conftest import Uwf
-from landing_forge import FORGES, LandingForge, at_forge
+from landing_forge import LandingForge, one_forge
 from landing_shop import Shop
 from site_serving import Serve, entered
-
-
-@pytest.fixture
-def shop(uwf: Uwf, tmp_path: Path, config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Shop:
-    shop = Shop(uwf, tmp_path, config)
-    shop.configured()
-    monkeypatch.chdir(shop.project)
-    return shop
-
-
-@pytest.fixture(params=FORGES)
-def forge(
-    request: pytest.FixtureRequest,
-    uwf: Uwf,
-    tmp_path: Path,
-    config: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[LandingForge]:
-    with at_forge(request.param, Shop(uwf, tmp_path, config), monkeypatch) as forge:
-        yield forge
-
-
-one_forge = pytest.mark.parametrize("forge", ["gitea"], indirect=True)
 
 
 def listed(uwf: Uwf) -> dict[str, Any]:

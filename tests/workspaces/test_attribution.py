@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import git, loose
 from conftest import Uwf
-from landing_forge import LandingForge, at_forge
+from landing_forge import LandingForge, one_forge
 from landing_shop import Shop
 from workflows import opened
 from written_project import DONE, ROUNDED, SHOP, TAXED, Writer, WrittenProject
@@ -596,19 +596,12 @@ def test_a_clone_without_a_threads_code_knows_by_its_record_what_it_landed(
 
 
 @pytest.fixture
-def requested(
-    request: pytest.FixtureRequest,
-    uwf: Uwf,
-    tmp_path: Path,
-    config: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[tuple[LandingForge, str]]:
-    """A project on a forge of a kind, and a thread with a request there, on a branch that has moved on."""
-    with at_forge(request.param, Shop(uwf, tmp_path, config), monkeypatch) as forge:
-        thread = forge.shop.accepted()
-        forge.shop.moves("other.txt", "x\n")
-        uwf("land", thread)
-        yield forge, thread
+def requested(uwf: Uwf, forge: LandingForge) -> tuple[LandingForge, str]:
+    """A project on a forge, and a thread with a request there, on a branch that has moved on."""
+    thread = forge.shop.accepted()
+    forge.shop.moves("other.txt", "x\n")
+    uwf("land", thread)
+    return forge, thread
 
 
 def threads_of(value: Any) -> dict[str, list[tuple[str, str, int]]]:
@@ -619,7 +612,7 @@ def threads_of(value: Any) -> dict[str, list[tuple[str, str, int]]]:
     }
 
 
-@pytest.mark.parametrize("requested", ["gitea", "gitlab"], indirect=True)
+@pytest.mark.parametrize("forge", ["gitea", "gitlab"], indirect=True)
 @pytest.mark.parametrize("how", ["squash", "merge"])
 def test_a_clone_knows_by_its_threads_record_what_a_forge_merged_without_naming_it(
     uwf: Uwf,
@@ -655,7 +648,7 @@ def reworded(forge: LandingForge) -> None:
     forge.shop.at_remote("update-ref", f"refs/heads/{branch}", commit)
 
 
-@pytest.mark.parametrize("requested", ["gitea"], indirect=True)
+@one_forge
 def test_an_older_record_with_the_first_digits_counts_unless_git_takes_them_for_something_else(
     uwf: Uwf, requested: tuple[LandingForge, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -675,7 +668,7 @@ def test_an_older_record_with_the_first_digits_counts_unless_git_takes_them_for_
     assert threads_of(uwf("verify", "--merged", "main").json)[merged] == []
 
 
-@pytest.mark.parametrize("requested", ["gitea"], indirect=True)
+@one_forge
 def test_a_record_of_another_commit_gives_a_thread_no_line_that_its_code_lacks(
     uwf: Uwf, requested: tuple[LandingForge, str]
 ) -> None:
