@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from uwf_git.verify.whole import VerifyResult
 from uwf_git.workspaces.attribution import Attribution, Attributions, ProjectCommit
 from uwf_git.workspaces.changes import NO_FETCH
 from uwf_git.workspaces.patches import path_of, read_git
-from uwf_git.workspaces.project import Project, work_ref
+from uwf_git.workspaces.project import Project, remote_in_hint, work_ref
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -48,8 +49,8 @@ def blame(
     instance: Instance, folder: Path, file: str, revision: str, warn: Callable[[str], None]
 ) -> dict[str, Any]:
     """Return the lines of a project's committed file, each with its commit, and the thread, step, role and model that
-    wrote it, null if none did, and the threads of whose code some is `absent`. `warn` gets what is wrong with claims of
-    commits. Raises NotFound, Invalid, Usage."""
+    wrote it, null if none did, and the threads of whose code some is `absent`. `warn` gets that, and what is wrong with
+    claims of commits. Raises NotFound, Invalid, Usage."""
     checkout = _checkout(folder)
     project = Project(checkout.common)
     commit = _commit_of(project, checkout, revision)
@@ -60,8 +61,9 @@ def blame(
     commits = attributions.commits(dict.fromkeys(line.commit for line in lines))
     by_commit = attributions.of(sorted(commits.values(), key=lambda item: -item.time))
     for name, attribution in by_commit.items():
-        for problem in _problems(instance, attributions, commits[name], attribution):
+        for problem in _problems(instance, project, attributions, commits[name], attribution):
             warn(problem.message)
+    _warn_of_absence(project, attributions.absent, warn)
     rows = [_line_value(attributions, line, commits[line.commit], by_commit[line.commit]) for line in lines]
     return {"file": encodable(path), "commit": commit, "lines": rows, "absent": attributions.absent}
 
@@ -167,10 +169,17 @@ class Merged(NamedTuple):
         return {"commits": self.commits, "more": self.is_cut, "absent": self.absent}
 
 
-def verify_merged(instance: Instance, folder: Path, branch: str, on_commit: Callable[[], None]) -> Merged:
+def verify_merged(
+    instance: Instance,
+    folder: Path,
+    branch: str,
+    on_commit: Callable[[], None],
+    warn: Callable[[str], None],
+) -> Merged:
     """Look up which threads the commits of a branch of the project stand on, and verify these. `branch` may be a range
     of git; else the commits are those since the oldest thread's code began. A commit that claims another thread's code
-    is a finding, and one whose thread or its code is not here is unchecked. Raises NotFound, Usage."""
+    is a finding, and one whose thread or its code is not here is unchecked. `warn` gets that some code is not here.
+    Raises NotFound, Usage."""
     checkout = _checkout(folder)
     project = Project(checkout.common)
     attributions = Attributions(instance, project)
@@ -181,6 +190,7 @@ def verify_merged(instance: Instance, folder: Path, branch: str, on_commit: Call
     commits = attributions.between(*revisions, most=MOST_COMMITS + 1)
     is_cut, commits = len(commits) > MOST_COMMITS, commits[:MOST_COMMITS]
     by_commit = attributions.of(commits)
+    _warn_of_absence(project, attributions.absent, warn)
     threads: dict[ThreadId, None] = {}
     problems: list[Finding] = []
     rows = []
@@ -188,7 +198,7 @@ def verify_merged(instance: Instance, folder: Path, branch: str, on_commit: Call
         attribution = by_commit[commit.commit]
         if len(commit.parents) > 1 and not (attribution.shares or attribution.lines or commit.claims):
             continue  # it only joins what is listed
-        wrong = list(_problems(instance, attributions, commit, attribution))
+        wrong = list(_problems(instance, project, attributions, commit, attribution))
         problems += wrong
         threads |= dict.fromkeys(share.thread for share in attribution.shares)
         rows.append(_commit_value(commit, attribution, wrong))
@@ -221,7 +231,11 @@ def _commit_value(commit: ProjectCommit, attribution: Attribution, wrong: list[F
 
 
 def _problems(
-    instance: Instance, attributions: Attributions, commit: ProjectCommit, attribution: Attribution
+    instance: Instance,
+    project: Project,
+    attributions: Attributions,
+    commit: ProjectCommit,
+    attribution: Attribution,
 ) -> Iterator[Finding]:
     """Yield what is wrong or unknown about the threads that a commit claims."""
     begin = f"commit {commit.commit[:12]} claims thread"
@@ -231,10 +245,7 @@ def _problems(
         if not instance.threads.exists(thread):
             code, why = UNCHECKED, "which is not here: uwf pull"
         elif thread in attributions.absent or not attributions.has_code(thread):
-            code, why = (
-                UNCHECKED,
-                f"whose code is not here: git fetch REMOTE {work_ref(thread)}:{work_ref(thread)}",
-            )
+            code, why = UNCHECKED, f"whose code is not here: {_way_of_code(project, work_ref(thread))}"
         elif attribution.patch is None:
             code, why = UNCHECKED, "and changes too much to be compared with it"
         else:
@@ -242,7 +253,13 @@ def _problems(
         yield Finding(code, thread, None, commit.commit, f"{begin} {thread}, {why}")
 
 
-def absence(absent: Collection[ThreadId]) -> str:
-    """Return a line on threads of whose code some is not here."""
-    how = f"git fetch REMOTE '{work_ref('*')}:{work_ref('*')}'"
-    return f"some code of {counted(len(absent), 'thread')} is not here, and not compared: {how}"
+def _warn_of_absence(project: Project, absent: Collection[ThreadId], warn: Callable[[str], None]) -> None:
+    if absent:
+        way = _way_of_code(project, work_ref("*"))
+        warn(f"some code of {counted(len(absent), 'thread')} is not here, and not compared: {way}")
+
+
+def _way_of_code(project: Project, ref: str) -> str:
+    """Return how the code of threads comes here."""
+    remote, names = remote_in_hint(project.usual_remote())
+    return f"git fetch {remote} {shlex.quote(f'{ref}:{ref}')}{names}"

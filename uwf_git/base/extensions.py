@@ -422,8 +422,8 @@ def pushed(instance: Any, thread: str) -> dict[tuple[str, str], set[str]]:
 def work_states(instance: Any, heads: Collection[Any]) -> dict[str, WorkState]:
     """Return what became of threads' work, by their ids, as far as extensions know."""
     states: dict[str, WorkState] = {}
+    may_have = instance.store.repository.may_have_refs
     for extension in ours():
-        may_have = instance.store.repository.may_have_refs
         if extension.work_states and any(may_have(kind.prefix) for kind in extension.refs):
             states |= load(extension.work_states)(instance, heads)
     return states

@@ -34,8 +34,6 @@ def blame(invocation: Invocation, file: str, revision: str) -> None:
 
     instance = invocation.instance
     value = attribution.blame(instance, Path.cwd(), file, revision, invocation.warn)
-    if value["absent"]:
-        invocation.warn(attribution.absence(value["absent"]))
     names = cache(lambda: short_ids(instance))
     invocation.emit(value, lambda shown: _view(shown["lines"], names))
 

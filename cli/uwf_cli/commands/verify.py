@@ -103,12 +103,10 @@ def verify(
     commits: dict[str, Any] = {}
     try:
         if merged is not None:
-            from uwf_git.api.attribution import absence, verify_merged
+            from uwf_git.api.attribution import verify_merged
 
-            landed = verify_merged(invocation.instance, Path.cwd(), merged, progress.commit)
+            landed = verify_merged(invocation.instance, Path.cwd(), merged, progress.commit, invocation.warn)
             report, commits = landed.report, landed.to_json()
-            if landed.absent:
-                invocation.warn(absence(landed.absent))
         elif path is not None:
             report = check_tree(path, branch=branch or "", on_commit=progress.commit)
         else:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.landing.landing_steps import AGENT, CONFLICT, FAILED, LANDED
+from uwf_git.ext.landing.landing_words import on_target
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.plugin import (
     NO_TIME,
@@ -154,8 +155,7 @@ def _reply(
 
 
 def _text(landed: Landed) -> str:
-    where = f"{landed.remote}/{landed.onto}" if landed.remote else landed.onto
-    what = f"{counted(landed.commits, 'commit')} on {where} ({landed.base[:12]})"
+    what = on_target(landed.as_json())
     if landed.pull is None:
         return f"Landed: {what}, which is {landed.commit[:12]} now."
     answers = f", {counted(landed.answered, 'comment')} answered" if landed.answered else ""

@@ -147,11 +147,10 @@ def _synced_view(value: Any, with_thread: bool) -> str:
 
 
 def _view(value: Any, with_text: bool, with_thread: bool = False) -> str:
-    from uwf_git.ext.landing.actions import pull_done
+    from uwf_git.ext.landing.landing_words import on_target, pull_done
 
-    where = f"{value['remote']}/{value['onto']}" if value["remote"] else value["onto"]
     passed = [" ".join(check["command"]) for check in value["checks"]]
-    what = f"{counted(value['commits'], 'commit')} on {where} ({value['base'][:12]})"
+    what = on_target(value)
     rows = [("checks", f"{', '.join(passed)}: passed" if passed else "none")]
     if (pull := value["pull"]) is not None:
         rows = [("branch", f"{value['branch']}  {what}"), *rows]

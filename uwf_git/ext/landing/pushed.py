@@ -10,11 +10,10 @@ from contextlib import suppress
 from uwf_git.ext.landing import EFFECTS
 from uwf_git.ext.landing.destination import branch_at
 from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
+from uwf_git.ext.landing.merge_notes import merge_commit
 from uwf_git.plugin import Hash, Instance, StoreDamaged, ThreadId, words
 
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_MERGED_AS = re.compile(rf"merged(?: by \S+)? as ([0-9a-f]{{12}}|{_COMMIT.pattern})")
-"""What `uwf land --sync` records of a merge."""
 
 
 def pushed(instance: Instance, thread: ThreadId) -> dict[tuple[str, str], set[str]]:
@@ -56,8 +55,8 @@ def landed(instance: Instance, threads: Collection[ThreadId]) -> dict[ThreadId, 
     for thread, item in _of_kind(effects, words.PULL_REQUEST):
         if item.settlement is not None and item.outcome == words.MERGED:
             _, pusher = last.get((item.effect.start, item.effect.name), (0, thread))
-            if match := _MERGED_AS.fullmatch(item.settlement.reason):
-                commits[pusher].add(match[1])
+            if commit := merge_commit(item.settlement.reason):
+                commits[pusher].add(commit)
     return commits
 
 

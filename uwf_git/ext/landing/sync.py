@@ -16,6 +16,7 @@ from uwf_git.ext.landing.destination import Destination, branch_at, destination_
 from uwf_git.ext.landing.effect_records import ENDED, RecordedEffect
 from uwf_git.ext.landing.effects import Sending, once, settle_further
 from uwf_git.ext.landing.kin import effects_in_line, goes_on_as, kin_of, texts_of_user
+from uwf_git.ext.landing.merge_notes import merge_note, shown
 from uwf_git.ext.landing.thread_turn import tell_thread
 from uwf_git.plugin import (
     FORGE_MARK,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from uwf_git.plugin import ForgeChange, Head, Instance, ReviewClient, ThreadId
 
 _BRANCHES = 3  # whose requests are looked for if none is recorded
-_ALL_DIGITS = 64  # of a commit
 
 
 class Synced(NamedTuple):
@@ -101,9 +101,8 @@ def raise_if_merged(instance: Instance, head: Head, client: ReviewClient, branch
     if requests and requests[-1].effect.outcome == words.MERGED:
         settlement = requests[-1].effect.settlement
         assert settlement is not None
-        merged = re.sub(r"(?<= as [0-9a-f]{12})[0-9a-f]+$", "", settlement.reason)
         raise Invalid(
-            f"request {settlement.reference} of thread {head.thread} is {merged}",
+            f"request {settlement.reference} of thread {head.thread} is {shown(settlement.reason)}",
             f"further work: uwf land {head.thread} --branch NAME",
         )
 
@@ -122,7 +121,7 @@ def sync_reviews(instance: Instance, head: Head, remote: str = "", branch: str =
             change = client.change(request.number)
             _note_end(instance, request, change)
             if change.state != "open":
-                return Synced(head.thread, change.number, change.url, _state(change))
+                return Synced(head.thread, change.number, change.url, shown(_state(change)))
             if change.is_foreign:
                 raise Invalid(
                     f"{change.url} is of a branch of another repository", "only who owns that can change it"
@@ -230,17 +229,12 @@ def _note_end(instance: Instance, request: Request, change: ForgeChange) -> None
             request.effect.hash,
             outcome,
             str(change.number),
-            _state(change, digits=_ALL_DIGITS),
+            _state(change),
         )
 
 
-def _state(change: ForgeChange, digits: int = 12) -> str:
-    """Return what became of a request, and as which commit it was merged."""
-    if change.state != "merged":
-        return change.state
-    by = f" by {one_line(change.merged_by, 100)}" if change.merged_by else ""
-    commit = change.merge_commit
-    return f"merged{by}" + (f" as {commit[:digits]}" if re.fullmatch("[0-9a-f]{40,64}", commit) else "")
+def _state(change: ForgeChange) -> str:
+    return merge_note(change) if change.state == "merged" else change.state
 
 
 @contextmanager

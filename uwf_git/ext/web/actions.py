@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from uwf_git.plugin import (
@@ -58,6 +58,8 @@ from uwf_git.plugin import (
 )
 from uwf_git.plugin import page_addresses as addresses
 
+_Note = TypeVar("_Note")
+
 LONGEST = 1000  # characters of an argument
 PATIENCE = 60.0  # seconds that a page waits for an action
 _BEGIN = 10.0  # and for a step to begin
@@ -66,7 +68,7 @@ _FIELDS = 2000
 _LOOK = 0.02
 _REAP = 1.0
 _PRINTED = 4 << 20  # bytes that are read of a command's output or error
-_TOLD = 200  # threads with a known reason for not running
+_KEPT = 200  # threads whose last note is known
 
 
 class ActionRequest(NamedTuple):
@@ -560,18 +562,13 @@ class Actions:
             raise Busy(f"{note.command} is at work", "wait for its end")
 
     def _put(self, thread: ThreadId, note: CommandNote) -> None:
-        self._notes.pop(thread, None)
-        self._notes[thread] = note
-        for oldest in list(self._notes)[:-_TOLD]:
-            del self._notes[oldest]
+        _keep(self._notes, thread, note)
         self.told += 1
 
     def _notify(self, thread: ThreadId, refused: StartRefused | None) -> None:
         before = self._refused.pop(thread, None)
         if refused is not None:
-            self._refused[thread] = refused
-            for oldest in list(self._refused)[:-_TOLD]:
-                del self._refused[oldest]
+            _keep(self._refused, thread, refused)
         self.told += (before, refused) != (None, None)
 
     @contextmanager
@@ -662,6 +659,14 @@ class Actions:
             elif out is not None and work.done is not None:
                 out.seek(0)
                 work.done(out.read(_PRINTED))
+
+
+def _keep(notes: dict[ThreadId, _Note], thread: ThreadId, note: _Note) -> None:
+    """Note something of a thread, and forget the oldest notes."""
+    notes.pop(thread, None)
+    notes[thread] = note
+    for oldest in list(notes)[:-_KEPT]:
+        del notes[oldest]
 
 
 def _require_unmoved(head: Head, form: Form) -> None:
