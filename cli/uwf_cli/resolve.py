@@ -161,7 +161,14 @@ def sources_of(invocation: Invocation) -> Sources:
 def find_workflow(invocation: Invocation, text: str) -> ResolvedWorkflow:
     from uwf_git.api.workflows import find_workflow
 
-    return find_workflow(sources_of(invocation), text)
+    try:
+        return find_workflow(sources_of(invocation), text)
+    except NotFound as error:
+        from uwf_cli.commands.texts import TEMPLATES
+
+        if text in TEMPLATES:
+            error.hint = f"it is a template: uwf init --template {text}"
+        raise
 
 
 def find_version(invocation: Invocation, text: str) -> ResolvedWorkflow:

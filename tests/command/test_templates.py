@@ -91,6 +91,12 @@ def test_a_file_that_is_there_is_never_overwritten(uwf: Uwf, root: Path) -> None
     assert uwf("init", "--template", "bugfix").json == first
 
 
+def test_a_template_that_was_not_written_is_named_by_who_runs_it(uwf: Uwf) -> None:
+    hint = uwf("run", "bugfix", "-p", "x", check=3).error["hint"]
+    uwf(*hint.partition(": uwf ")[2].split())
+    assert Path(".workflows/bugfix.yaml").exists()
+
+
 def test_a_template_that_cannot_be_written_or_found_is_one_line(uwf: Uwf) -> None:
     assert "bugfix" in uwf("init", "--template", "bugfx", check=2).error["message"]
     Path(".workflows").write_text("")

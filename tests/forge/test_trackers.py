@@ -118,6 +118,12 @@ def test_an_issue_of_a_tracker_is_told_by_the_url_of_its_page(
     assert parse_issue(address.url, config) == address
 
 
+@pytest.mark.parametrize("section", ["trackers: { %s: jira }", "forges: { %s: gitea }"])
+def test_a_url_in_place_of_a_host_is_refused(tmp_path: Path, section: str) -> None:
+    with pytest.raises(Invalid, match="is no host"):
+        read_config(section % "'https://shop.example.org'" + "\n", tmp_path)
+
+
 def test_a_key_alone_is_of_the_only_tracker(tmp_path: Path) -> None:
     config = read_config("trackers: { shop.example.org: jira }\n", tmp_path)
     assert parse_issue("shop-42", config).url == "https://shop.example.org/browse/SHOP-42"

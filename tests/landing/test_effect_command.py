@@ -115,9 +115,10 @@ def test_a_command_within_itself_is_refused_and_not_waited_for(uwf: Uwf, thread:
     assert "this is run within what is working on effect" in done.err
 
 
-def test_without_a_thread_it_says_which_option_names_one(uwf: Uwf, thread: str) -> None:
-    for words in (("run", "--", "true"), ("list",)):
-        assert "--thread ID" in uwf("effect", *words, check=2).error["hint"]
+def test_without_a_thread_it_says_how_to_name_one(uwf: Uwf, thread: str) -> None:
+    assert uwf("effect", "run", "--", "true", check=2).error["hint"].endswith("elsewhere: --thread ID")
+    hint = uwf("effect", "list", check=2).error["hint"]
+    uwf(*hint.partition("elsewhere: uwf ")[2].replace("ID", thread).split())
 
 
 def test_a_command_gets_no_standard_input(uwf: Uwf, thread: str) -> None:

@@ -127,6 +127,22 @@ def test_a_target_that_moves_while_its_checks_run_is_taken_as_it_is_then(uwf: Uw
     assert git("-C", shared.project, "for-each-ref", "refs/uwf/local/landing") == ""
 
 
+def test_a_thread_that_found_nothing_to_change_is_accepted_by_its_last_decision(
+    uwf: Uwf, shared: Shop
+) -> None:
+    thread = shared.accepted()
+    flaky = shared.folder / "flaky"
+    flaky.touch()
+    shared.configured(f"land: {{ checks: ['test ! -e {flaky}'] }}\n", fixes="true; ")
+    onward = uwf("land", thread, check=6).error["hint"].split()[-1]
+    flaky.unlink()
+    uwf("thread", "run", onward, check=5)
+    refused = uwf("land", onward, check=1).error
+    assert "has not ended" in refused["message"]
+    uwf("thread", "answer", onward, "-m", "merge")
+    assert uwf("land", onward).json["commit"] == shared.at_remote("rev-parse", "main")
+
+
 def test_commits_are_kept_as_they_are_if_asked_for(uwf: Uwf, shared: Shop) -> None:
     thread = shared.accepted()
     shared.moves("other.txt", "x\n")
@@ -244,6 +260,19 @@ def test_a_shared_thread_takes_the_records_of_its_landing_along(
     uwf("pull", "--root", other)
     effects = uwf("effect", "list", thread, "--root", other).json
     assert [item["outcome"] for item in effects if item["kind"] == "push"] == ["done"]
+
+
+def test_a_branch_or_a_remote_that_is_not_there_is_told_with_those_that_are(uwf: Uwf, shared: Shop) -> None:
+    thread = shared.accepted()
+    hint = uwf("land", thread, "--onto", "mian", check=1).error["hint"]
+    assert hint.startswith("its default is main: --onto main; all: ")
+    listing = subprocess.run(hint.partition("all: ")[2], shell=True, check=True, capture_output=True)
+    assert b"refs/heads/main" in listing.stdout
+    assert "remote; or add it: git" in uwf("land", thread, "--remote", "orgin", check=3).error["hint"]
+    shared.remote.rename(shared.folder / "elsewhere")
+    hint = uwf("land", thread, check=8).error["hint"]
+    shown = subprocess.run(hint.removesuffix(" shows it"), shell=True, check=True, capture_output=True)
+    assert str(shared.remote).encode() in shown.stdout
 
 
 def test_of_several_remotes_none_is_guessed(uwf: Uwf, shared: Shop) -> None:

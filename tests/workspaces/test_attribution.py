@@ -691,6 +691,7 @@ def test_a_record_of_another_commit_gives_a_thread_no_line_that_its_code_lacks(
         (("../outside.py",), 2, "is outside of"),
         (("binary",), 1, "is binary"),
         (("folder",), 3, "has no file folder"),
+        ((".",), 3, "has no file ."),
         (("large",), 1, "has more than 8 MiB"),
         (("sub/one",), 3, "it is of a submodule: call uwf blame in its folder"),
         (("shop.py", "--", "-x"), 2, "is no revision"),

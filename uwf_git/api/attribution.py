@@ -123,7 +123,9 @@ def _path_in(checkout: Checkout, folder: Path, file: str) -> str:
 def _require_text(project: Project, commit: str, path: str, file: str) -> None:
     name, git = one_line(file, 80), project.git(variables=NO_FETCH)
     done = project.run(*_TREE, "--", commit, path, git=git, check=False)
-    row, _, _ = done.out.partition(b"\t")
+    row, _, rows = done.out.partition(b"\t")
+    if rows.partition(b"\0")[0] != os.fsencode(path):  # of a folder, what is in it
+        row = b""
     kind, *rest = row.decode("ascii", "replace").split()[1:] or [""]
     if kind != "blob":
         inside = any(path == module or path.startswith(f"{module}/") for module in project.submodules(commit))

@@ -292,7 +292,8 @@ def _value(path: ValuePath, text: str) -> Any:
     is_text = section in TEXTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data
     if not is_text and not isinstance(value, dict):
-        raise Invalid(f"{dotted(path)} is a mapping, and can only be set to one", "{command: …}")
+        shape = "{HOST: KIND}" if section in HOSTS else "{command: …}"
+        raise Invalid(f"{dotted(path)} is a mapping, and can only be set to one", shape)
     return value
 
 

@@ -96,6 +96,11 @@ def is_forge(url: str, kinds: Mapping[str, str] | None = None) -> bool:
     return location is not None and _is_repository(location)
 
 
+def is_host(text: str) -> bool:
+    """Return whether a text is a host's name or address, maybe with a port."""
+    return _HOST.fullmatch(text) is not None
+
+
 def locate(url: str, kinds: Mapping[str, str]) -> Location | None:
     """Return where a URL leads, by any form of it. None for local paths and what is no URL of a host."""
     scheme, location, path = _parts(url)

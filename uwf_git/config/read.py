@@ -411,7 +411,11 @@ class _ConfigReader(Reader):
         kinds: dict[str, str] = {}
         apis: dict[str, str] = {}
         for host, entry in entries.items():
+            from uwf_git.config.forges import is_host
+
             path: ValuePath = (section, host)
+            if not is_host(host):
+                self.refuse(path, f"{one_line(host, 60)} is no host", f"such as {section}.git.example.org")
             if isinstance(entry, dict):
                 fields = self.mapping(path, entry, host, HOST_FIELDS)
                 kind, api = self.text(path, fields, "kind"), self.text(path, fields, "api")

@@ -38,7 +38,7 @@ def is_accepted(
         step = steps[place]
         role = workflow.roles.get(step.role)
         if step.role == USER and step.remark is None and place > last:
-            return False
+            decided.append((True, False))  # free text: only what a person decides after it counts
         if role is None:
             continue
         is_persons = role.human or step.agent == HUMAN

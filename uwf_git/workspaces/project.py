@@ -141,10 +141,22 @@ class Project:
         try:
             return (git or self.git()).run(*_QUIET, *args, stdin=stdin, check=check)
         except RemoteFailed as error:
-            hint = error.hint
-            if hint == CHECK_ADDRESS:
-                hint = f"git -C {shlex.quote(str(self.common))} remote -v shows it"
-            raise WorkspaceFailed(f"project {self.common}: {error.message}", hint) from None
+            raise WorkspaceFailed(
+                f"project {self.common}: {error.message}", self._of_project(error).hint
+            ) from None
+
+    def _reach(self, *args: str, stdin: bytes = b"", check: bool = True) -> CallResult:
+        """Run git for what meets a remote of the project."""
+        try:
+            return self.git().run(*_QUIET, *args, stdin=stdin, check=check)
+        except RemoteFailed as error:
+            raise self._of_project(error) from None
+
+    def _of_project(self, error: RemoteFailed) -> RemoteFailed:
+        """Return an error whose hint shows the addresses of the project's remotes, not those of the store's."""
+        if error.hint == CHECK_ADDRESS:
+            error.hint = f"git -C {shlex.quote(str(self.common))} remote -v shows it"
+        return error
 
     def line(self, *args: str, git: Git | None = None) -> str:
         """Return the output of a call that may fail, "" then."""
@@ -225,9 +237,10 @@ class Project:
         """Raise NotFound if there is no remote of this name."""
         if not self.has_remote(name):
             folder = self.common.parent if self.common.name == ".git" else self.common
+            git = f"git -C {shlex.quote(str(folder))}"
+            known = f"see: {git} remote; or add it: " if self.line("remote") else ""
             raise NotFound(
-                f"project {folder} has no remote {name}",
-                f"git -C {shlex.quote(str(folder))} remote add {shlex.quote(name)} URL",
+                f"project {folder} has no remote {name}", f"{known}{git} remote add {shlex.quote(name)} URL"
             )
 
     def is_ancestor(self, one: str, other: str, git: Git | None = None) -> bool:
@@ -501,14 +514,14 @@ class Project:
     def fetch(self, remote: str, *threads: ThreadId) -> None:
         """Fetch threads' code. A missing ref is no error."""
         names = "".join(f"+{work_ref(thread)}*:{tracking(remote, thread)}*\n" for thread in threads)
-        self.git().run(*_QUIET, *_FETCH, "--stdin", remote, stdin=names.encode("utf-8"))
+        self._reach(*_FETCH, "--stdin", remote, stdin=names.encode("utf-8"))
 
     def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
         """Fetch a commit of a thread, by its ref or by itself; return whether it is here then. Raises
         RemoteFailed if the remote cannot be reached."""
         self.fetch(remote, thread)
         if not self.commit(commit):
-            self.git().run(*_QUIET, *_FETCH, remote, commit, check=False)
+            self._reach(*_FETCH, remote, commit, check=False)
         return self.commit(commit) != ""
 
     def push(self, remote: str, threads: Collection[ThreadId]) -> dict[ThreadId, str]:
@@ -528,11 +541,11 @@ class Project:
 
     def _push(self, *words: str) -> dict[str, str]:
         """Push; return what git says of the refs there that weren't moved."""
-        done = self.git().run(*_QUIET, *_PUSH, *words, check=False)
+        done = self._reach(*_PUSH, *words, check=False)
         rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
         refusals = {row[1].rpartition(":")[2]: row[2] for row in rows if row[0] == "!" and len(row) > 2}
         if done.code and not refusals:
-            raise failure(_PUSH, done)
+            raise self._of_project(failure(_PUSH, done))
         return refusals
 
     def delete_there(self, remote: str, refs: Mapping[str, str]) -> dict[str, str]:
@@ -551,7 +564,7 @@ class Project:
         Raises RemoteFailed."""
         words = ("ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in branches))
         usual, commits = "", {}
-        for line in self.git().run(*_QUIET, *words).out.decode("utf-8", "replace").splitlines():
+        for line in self._reach(*words).out.decode("utf-8", "replace").splitlines():
             what, _, name = line.partition("\t")
             if what.startswith("ref: refs/heads/") and name == "HEAD":
                 usual = what.removeprefix("ref: refs/heads/")
@@ -563,7 +576,7 @@ class Project:
 
     def fetch_branch(self, remote: str, branch: str, ref: str) -> str:
         """Fetch a branch to a ref here, and return its commit. Raises RemoteFailed."""
-        self.git().run(*_QUIET, *_FETCH, remote, f"+refs/heads/{branch}:{ref}")
+        self._reach(*_FETCH, remote, f"+refs/heads/{branch}:{ref}")
         return self.commit(ref)
 
     def push_commit(self, remote: str, commit: str, branch: str, expected: str) -> bool:

@@ -79,7 +79,8 @@ def land(
     from uwf_git.ext.landing.train import ready
 
     if not threads and not train:
-        raise Usage("no thread was named", "give ids, @ for the newest, or --train for all that is ready")
+        everything = "" if sync else ", or --train for all that is ready"
+        raise Usage("no thread was named", f"give ids, @ for the newest{everything}")
     if branch and len(threads) != 1:
         raise Usage("--branch is for one thread", "leave it out: land.branch names branches")
     if sync and (onto or commits or plain or train):

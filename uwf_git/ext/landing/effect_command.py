@@ -36,13 +36,13 @@ _CHECK_SECONDS = 120.0
 _KEPT = 64 * 1024  # bytes of a command's output in which its last line is looked for
 
 
-def _thread_of(invocation: Invocation, text: str | None) -> ThreadId:
+def _thread_of(invocation: Invocation, text: str | None, otherwise: str) -> ThreadId:
     """Return the thread that an option names, else the one of the step that this command runs within."""
     if text is not None:
         return find_thread(invocation, text)
     if named := os.environ.get("UWF_THREAD"):
         return parse_thread_id(named)
-    raise Usage("no thread is named", "within a step it is that of the step; elsewhere: --thread ID")
+    raise Usage("no thread is named", f"within a step it is that of the step; elsewhere: {otherwise}")
 
 
 @command(
@@ -82,7 +82,7 @@ def run(
 
     look_up = partial(_checked, check) if check is not None else None
     send = partial(_sent, argv, look_up)
-    settlement = once(instance, _thread_of(invocation, thread), sending, send, look_up)
+    settlement = once(instance, _thread_of(invocation, thread, "--thread ID"), sending, send, look_up)
     value = {
         "effect": settlement.effect,
         "name": sending.name,
@@ -170,7 +170,7 @@ def list_(invocation: Invocation, thread: str | None) -> None:
     """
     from uwf_git.ext.landing.effect_records import listed
 
-    invocation.emit(listed(invocation.instance, _thread_of(invocation, thread)), _LIST)
+    invocation.emit(listed(invocation.instance, _thread_of(invocation, thread, "uwf effect list ID")), _LIST)
 
 
 def _what(effect: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ to the thread, whose agents have the context, as the user's next words in it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -334,7 +335,9 @@ class Landing:
         onto = named or usual
         if onto not in commits:
             what = f"branch {onto}" if onto else "default branch"
-            raise Invalid(f"remote {self._to.remote} has no {what}", "give one that it has: --onto")
+            default = f"its default is {usual}: --onto {usual}; " if usual else ""
+            listing = f"git -C {shlex.quote(str(project.common))} ls-remote --heads {self._to.remote}"
+            raise Invalid(f"remote {self._to.remote} has no {what}", f"{default}all: {listing}")
         base = commits[onto]
         if not project.commit(base):
             base = project.fetch_branch(self._to.remote, onto, self._fetched)
