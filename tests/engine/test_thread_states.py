@@ -66,7 +66,6 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/web/thread.py": {"paused", "running"},
     "format/types.py": {"failed"},
     "commands/asking.py": {"paused"},
-    "commands/blame.py": {"absent"},
     "commands/conversation.py": {"failed"},
     "commands/reading.py": {"completed", "paused", "running"},
     "commands/spending.py": {"failed"},

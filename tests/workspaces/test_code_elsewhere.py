@@ -100,10 +100,10 @@ def test_a_push_names_the_remote_of_the_settings_that_the_project_lacks(site: Si
     site.starts()
     clone = site.clones[site.here]
     site.here("config", "set", f'workspace.projects."{clone}".remote', "missing")
-    error = site.here("push", check=3).error
+    error, git_there = site.here("push", check=3).error, f"git -C {shlex.quote(str(clone))}"
     assert (
         "has no remote missing" in error["message"]
-        and error["hint"] == f"git -C {shlex.quote(str(clone))} remote add missing URL"
+        and error["hint"] == f"see: {git_there} remote; or add it: {git_there} remote add missing URL"
     )
 
 
