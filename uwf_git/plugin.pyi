@@ -69,6 +69,20 @@ from uwf_git.api.check import Report as Report
 from uwf_git.api.check import check as check
 from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
+from uwf_git.api.cockpit.graph import branch_ways as branch_ways
+from uwf_git.api.cockpit.graph import end_of as _node_of_end
+from uwf_git.api.cockpit.graph import graph_value as graph_value
+from uwf_git.api.cockpit.graph import node_label as node_label
+from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
+from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
+from uwf_git.api.cockpit.run import brief as brief
+from uwf_git.api.cockpit.run import name_of as _author_name
+from uwf_git.api.cockpit.run import read_turns as read_turns
+from uwf_git.api.cockpit.run import run as _run_view
+from uwf_git.api.cockpit.run import spent_by as _spent_by_detail
+from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE as LARGEST_IN_A_LINE
+from uwf_git.api.cockpit.weight import in_words as _weight_in_words
+from uwf_git.api.cockpit.weight import weight as _node_weight
 from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.dispatch import StepOptions as StepOptions
 from uwf_git.api.exchange import is_new as _is_new_remote
@@ -264,7 +278,6 @@ from uwf_git.engine.census import census_of as census_of
 from uwf_git.engine.census import census_text as census_text
 from uwf_git.engine.default_agent import refuse_to_make_up as refuse_to_make_up
 from uwf_git.engine.forks import begun_at as begun_at
-from uwf_git.engine.forks import branches_at as branches_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.engine.human_turn import HumanTurn as HumanTurn
 from uwf_git.engine.human_turn import human_turn as _human_turn_of
@@ -371,7 +384,6 @@ from uwf_git.engine.spending import spent as _spent_in
 from uwf_git.engine.spending import together as _spent_together
 from uwf_git.engine.spending import tokens_in as tokens_in
 from uwf_git.engine.spending import tokens_of_step as tokens_of_step
-from uwf_git.engine.state import state as _thread_state_value
 from uwf_git.engine.step import kill as _kill_thread
 from uwf_git.engine.step import step as _step_thread
 from uwf_git.engine.step import step_without_hooks as step_without_hooks
@@ -720,11 +732,9 @@ from uwf_git.workflow.compile import InvalidWorkflow as InvalidWorkflow
 from uwf_git.workflow.compile import compile_source as compile_source
 from uwf_git.workflow.compile import foresee as foresee
 from uwf_git.workflow.diagram import Drawing as _DiagramDrawing
-from uwf_git.workflow.diagram import label_of as label_of
 from uwf_git.workflow.diagram import mermaid as _mermaid_diagram
 from uwf_git.workflow.expression import check_expression as check_expression
 from uwf_git.workflow.expression import evaluate as _evaluate_expression
-from uwf_git.workflow.fan_out import join_name as join_name
 from uwf_git.workflow.moderator import AwaitingAnswer as AwaitingAnswer
 from uwf_git.workflow.moderator import DecidedByCode as DecidedByCode
 from uwf_git.workflow.moderator import Decision as Decision
@@ -774,6 +784,7 @@ from uwf_git.workspaces.trial import LOG_BYTES as LOG_BYTES
 from uwf_git.workspaces.trial import checked_out as checked_out
 from uwf_git.workspaces.trial import try_command as try_command
 
+STEPS_SHOWN = _STEPS_SHOWN
 ACTIVE_STATES = _ACTIVE_STATES
 AMOUNT_LIMITS = _AMOUNT_LIMITS
 ASIDE_FOLDER = _ASIDE_FOLDER
@@ -946,6 +957,12 @@ read_yaml = _read_yaml
 registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on
+author_name = _author_name
+node_weight = _node_weight
+weight_in_words = _weight_in_words
+node_of_end = _node_of_end
+run_view = _run_view
+spent_by_detail = _spent_by_detail
 render_template = _render_template
 resume_thread = _resume_thread
 run_thread = _run_thread
@@ -976,7 +993,6 @@ summarise_thread = _summarise_thread
 terminal_drawing = _terminal_drawing
 terminal_undisturbed = _terminal_undisturbed
 thread_outlook = _thread_outlook
-thread_state_value = _thread_state_value
 tidy_worktrees = _tidy_worktrees
 tighten_policy = _tighten_policy
 time_ago = _time_ago

@@ -42,6 +42,7 @@ thread = group(
         "show": ("reading", "Show a thread's status and next role."),
         "list": ("listing", "List threads, newest first."),
         "steps": ("reading", "List a thread's steps and outputs."),
+        "timeline": ("timeline", "Show a thread's steps as bars on one clock."),
         "read": ("reading", "Print a thread as Markdown."),
         "step-details": ("reading", "Show a step or attempt with all turns."),
         "turns": ("conversation", "Show an agent's messages and tool calls."),

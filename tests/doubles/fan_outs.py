@@ -54,6 +54,21 @@ graph:
 %(edges)s
 """
 
+# Whatever plays its roles may answer with ANSWER.
+FAN = """\
+name: fan
+description: Fans out.
+roles:
+  lister: { description: l, systemPrompt: L., outputSchema: { type: object } }
+  worker: { description: w, systemPrompt: W., outputSchema: { type: object } }
+  adder: { description: a, systemPrompt: A., outputSchema: { type: object } }
+graph:
+  $START: [{ role: lister }]
+  lister: [{ each: 'steps[-1].output.items', role: worker, prompt: "{{ item }}", join: adder }]
+  adder: [{ role: $END }]
+"""
+ANSWER = """uwf-exec echo '{"items": ["one", "two", "three"]}'"""
+
 
 def audit(
     branch: str = 'role: fixer, prompt: "Fix {{ file }} ({{ index }})"',

@@ -14,24 +14,13 @@ import httpx
 import pytest
 from cli_samples import PAIR, write
 from conftest import Uwf
+from fan_outs import ANSWER, FAN
 from playwright.sync_api import Page
 from site_serving import Serve, entered
 
 from uwf_git.ext.web.page.step import turn
 from uwf_git.format.kinds import TurnRecord
 
-FAN = """\
-name: fan
-description: Fans out.
-roles:
-  lister: { description: l, systemPrompt: L., outputSchema: { type: object } }
-  worker: { description: w, systemPrompt: W., outputSchema: { type: object } }
-  adder: { description: a, systemPrompt: A., outputSchema: { type: object } }
-graph:
-  $START: [{ role: lister }]
-  lister: [{ each: 'steps[-1].output.items', role: worker, prompt: "{{ item }}", join: adder }]
-  adder: [{ role: $END }]
-"""
 LOOPS = """\
 name: loops
 description: Steps.
@@ -39,7 +28,6 @@ roles: { a: { description: a, systemPrompt: x, outputSchema: { type: object } } 
 conditions: { last: { description: Enough., expression: '$count(steps) > 2' } }
 graph: { $START: [{ role: a }], a: [{ role: $END, condition: last }, { role: a }] }
 """
-ANSWER = """uwf-exec echo '{"items": ["one", "two", "three"]}'"""
 
 
 @pytest.fixture

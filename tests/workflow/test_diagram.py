@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from uwf_git.api.cockpit.graph import graph_value
 from uwf_git.base.markdown import code, inline, paragraphs
-from uwf_git.ext.web.page.graph import described, drawing, transitions
+from uwf_git.ext.web.page.graph import drawing
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Condition, Role, Transition, Workflow, parse_workflow
 from uwf_git.workflow.compile import compile_source
@@ -262,19 +263,19 @@ def test_branches_that_several_fan_outs_share_lead_to_each_join() -> None:
 
 def test_the_drawing_shows_how_far_the_branches_are() -> None:
     taken = ["$START", "planner", "$FORK"]
-    said = json.loads(described(fanning(), taken, "$JOIN", branches="3 of 8 done"))
+    said = graph_value(fanning(), taken, "$JOIN", branches="3 of 8 done")
     [join] = [node for node in said["nodes"] if node["now"]]
     assert (join["label"], join["turn"], join["times"]) == ("join", "3 of 8 done", 0)
     ways = {(way["source"], way["target"]): way["times"] for way in said["ways"]}
     assert ways["planner", "fixer"] == 1 and ways["$JOIN of planner, edge 1", "reviewer"] == 0
-    assert "join · 3 of 8 done" in drawing(fanning(), taken, "$JOIN", branches="3 of 8 done")
-    passed = transitions(fanning(), [*taken, "$JOIN", "reviewer", "$END"])
-    assert [way.times for way in passed if way.source == "$JOIN of planner, edge 1"] == [0, 1]
+    assert "join · 3 of 8 done" in drawing(said)
+    passed = graph_value(fanning(), [*taken, "$JOIN", "reviewer", "$END"])["ways"]
+    assert [way["times"] for way in passed if way["source"] == "$JOIN of planner, edge 1"] == [0, 1]
 
 
 def test_the_way_of_a_branch_leads_to_its_join() -> None:
-    ways = transitions(fanning(), ["$START", "fixer", "checker", "$END"])
-    assert {(way.source, way.target) for way in ways if way.times} == {
+    ways = graph_value(fanning(), ["$START", "fixer", "checker", "$END"])["ways"]
+    assert {(way["source"], way["target"]) for way in ways if way["times"]} == {
         ("fixer", "checker"),
         ("checker", "$JOIN of planner, edge 1"),
     }

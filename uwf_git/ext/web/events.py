@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from uwf_git.ext.web.page.step import brief, turn
-from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
+from uwf_git.ext.web.page.step import turn
 from uwf_git.plugin import (
+    LARGEST_IN_A_LINE,
     PRIVATE_FOLDER,
     Freshness,
     NotFound,
     StoreLocks,
     UwfError,
+    brief,
+    node_weight,
     one_line,
     parse_attempt,
     parse_step,
@@ -212,7 +214,7 @@ class _Stream(Response):
             if failed:
                 return brief(parse_attempt(payload).error, _WORDS), False
             output = parse_step(payload).output
-            if weight(instance, output) > LARGEST_IN_A_LINE:
+            if node_weight(instance, output) > LARGEST_IN_A_LINE:
                 return "", False
             output_node = instance.store.get(output)
             came = summarise_thread(instance, output_node.type, output_node.payload)

@@ -12,18 +12,18 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from uwf_git.ext.web.page.graph import node_label
-from uwf_git.ext.web.page.step import name_of
 from uwf_git.plugin import (
     Page,
     ThreadState,
     as_json,
+    author_name,
     branches_text,
     counted,
     extensions,
     in_dollars,
     iso,
     markup,
+    node_label,
     one_line,
     page_addresses,
     role_name,
@@ -75,7 +75,7 @@ def _environment(live: bool) -> Environment:
         "lasted": step_lines.lasted,
         "line": one_line,
         "node": node_label,
-        "person": name_of,
+        "person": author_name,
         "role": role_name,
         "score": lambda average: "–" if average is None else f"{average['score']:.2f}",
         "short": shortened,

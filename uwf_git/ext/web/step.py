@@ -6,14 +6,14 @@ Contents are untrusted. Oversized parts are cut or not read, and the page names 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 
 from uwf_git.ext.web.code import CodeView, code_of_step
-from uwf_git.ext.web.page.step import amounts, brief, how_found, name_of, plain, turn
+from uwf_git.ext.web.page.step import amounts, how_found, plain, turn
 from uwf_git.plugin import (
     FORK,
     JOIN,
@@ -32,38 +32,39 @@ from uwf_git.plugin import (
     UwfError,
     ancestry,
     approvals_of,
+    author_name,
+    brief,
     cut_text,
     is_kind,
     markup,
+    node_weight,
     parse_attempt,
     parse_detail,
     presented_at,
     prompt_of_step,
+    read_turns,
     remark_in,
     report_of,
     role_name,
-    spent_in,
+    spent_by_detail,
     summarise_thread,
     watching,
+    weight_in_words,
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import CommitRow, Instance, Node, SpendingTotals, Step, ThreadId, TurnRecord
+    from uwf_git.plugin import CommitRow, Instance, Node, Step, ThreadId, TurnRecord
 
 T = TypeVar("T")
 
 TURNS = 200
 """How many turns a page shows at once."""
 
-LARGEST_IN_A_LINE = 1 << 20
-"""Bytes of a node that is read for a line about it."""
-
 _SHORT = 200  # characters to which the texts of a large value are cut at most
 _ROOM = 20_000  # characters of one text, or one value
 _WHOLE = 400_000  # of a requested one
 _RENDERED = 60_000  # of a Markdown one
 _LARGEST = 8 << 20  # bytes of a node that is read at all
-_LARGEST_TURN = 1 << 20  # bytes of a turn that is
 _LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for
 _HEAVIEST_PAST = 24 << 20  # bytes of answers and outputs that a prompt is made of
 _SHORT_PROMPT = 4_000  # characters of a prompt that is shown without a click
@@ -85,7 +86,6 @@ class _Cache:
     """A cache of immutable data, for exports."""
 
     def __init__(self) -> None:
-        self.weights: dict[Hash, int] = {}
         self.ways: dict[Oid, list[CommitRow]] = {}
         """By a head, the commits that lead to it, newest first, as far back as they were asked for."""
 
@@ -97,30 +97,8 @@ def _known(instance: Instance) -> _Cache:
     return _KNOWN.setdefault(instance, _Cache())
 
 
-def weight(instance: Instance, node: Hash) -> int:
-    """Return a node's size without reading it. Raises NotFound."""
-    known = _known(instance).weights
-    if node not in known:
-        known[node] = instance.store.repository.size(instance.store.blob_of(node))
-    return known[node]
-
-
 def size(instance: Instance, node: Hash) -> str:
-    return in_words(weight(instance, node))
-
-
-def weight_of_run(instance: Instance, detail: Hash) -> int:
-    """Return the bytes to read for a run's spending. Raises NotFound."""
-    own = weight(instance, detail)
-    if own > _LARGEST:
-        return own
-    record = instance.store.detail(detail)
-    return own + sum(weight(instance, turn) for turn in set(record.turns)) if record else own
-
-
-def in_words(size: int) -> str:
-    """Format bytes: "12 kB", "3.4 MB"."""
-    return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+    return weight_in_words(node_weight(instance, node))
 
 
 def step_page(instance: Instance, request: PageRequest) -> Page:
@@ -143,8 +121,8 @@ def step_page(instance: Instance, request: PageRequest) -> Page:
     values = {
         **_common(instance, head, row, by),
         "number": row.number,
-        "role": f"{'remark' if remarked else 'answer'} of {name_of(commit.author)}" if answered else role,
-        "by": name_of(commit.author) if answered else by,
+        "role": f"{'remark' if remarked else 'answer'} of {author_name(commit.author)}" if answered else role,
+        "by": author_name(commit.author) if answered else by,
         "verdict": came.text if came is not None and came.decides else "",
         "made_up": step.agent == REHEARSE,
         "output": too_large if output is None else view.value("output", output.payload),
@@ -160,7 +138,7 @@ def step_page(instance: Instance, request: PageRequest) -> Page:
         "approvals": (content and _or_none(lambda: approvals_of(content, instance.store.get))) or (),
         "by_child": by_child,
         "tried": _tried_at(instance, thread, step.prev),
-        "committer": name_of(commit.committer),
+        "committer": author_name(commit.committer),
         "nodes": (("output", step.output), ("detail", step.detail)),
         "asked": request,
         **view.values(),
@@ -276,11 +254,11 @@ class _HistoryView:
             "model": brief(detail.model or "", 100),
             "session": brief(detail.session or "", 200),
             "usage": detail.usage,
-            "took": amounts(spent_by(self._instance, self._detail), prices) if self._detail else (),
+            "took": amounts(spent_by_detail(self._instance, self._detail), prices) if self._detail else (),
             "notes": [cut_text(note, _NOTE) for note in (*how_found(detail), *detail.notes)][:_NOTES],
             "turns": [
                 Markup(turn(self._once(record))) if record else None
-                for record in _read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
+                for record in read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
             ],
             "many_turns": len(detail.turns),
             "skipped": skipped,
@@ -353,25 +331,10 @@ def _with_texts_of(content: Any, longest: int) -> Any:
     return [_with_texts_of(item, longest) for item in content] if isinstance(content, list) else content
 
 
-def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> SpendingTotals:
-    """Return a run's spending by its detail; turns are read only if needed, and no more than are shown."""
-    by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
-    turns = detail.turns[:TURNS] if detail.usage is None or by_model else ()
-    return spent_in(detail, filter(None, _read_turns(instance, turns)), failed)
-
-
 def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:
     """Return the newest turns of the step in progress, and their number."""
     turns = watching.current_turns(instance, thread)
     return [Markup(turn(item)) for item in turns[-_LIVE:]], len(turns)
-
-
-def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecord | None]:
-    for node in turns:
-        if weight(instance, node) > _LARGEST_TURN:
-            yield None
-        else:
-            yield from instance.store.turns(Detail("", (node,)))
 
 
 def _prompt(
@@ -383,11 +346,11 @@ def _prompt(
         return Part(Markup(""), f"it is made again of the {row.number - 1:,} steps before", "prompt")
     heavy = 0
     for past in instance.threads.past(before.node):
-        heavy += weight(instance, past.step.output) + weight(instance, past.step.detail)
+        heavy += node_weight(instance, past.step.output) + node_weight(instance, past.step.detail)
         if heavy > _HEAVIEST_PAST:
             return Part(
                 Markup(""),
-                f"the steps before have over {in_words(_HEAVIEST_PAST)}, too much to make it again",
+                f"the steps before have over {weight_in_words(_HEAVIEST_PAST)}, too much to make it again",
             )
     if row.role in (FORK, JOIN):
         return Part(Markup(""), "the engine made it")
@@ -412,7 +375,7 @@ def _row(instance: Instance, head: Head, given: str) -> CommitRow:
 
 
 def _node(instance: Instance, node: Hash) -> Node | None:
-    return instance.store.get(node) if weight(instance, node) <= _LARGEST else None
+    return instance.store.get(node) if node_weight(instance, node) <= _LARGEST else None
 
 
 def _detail(instance: Instance, node: Hash | None) -> tuple[Node | None, Detail | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from uwf_git.ext.web.page.graph import described, drawing, node_label
+from uwf_git.ext.web.page.graph import described, drawing
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
     DiagramDrawing,
@@ -32,8 +32,10 @@ from uwf_git.plugin import (
     compare_trees,
     definitions,
     duration_text,
+    graph_value,
     list_threads,
     nearest,
+    node_label,
     past_versions,
     registered_versions,
     rehearse,
@@ -96,6 +98,7 @@ def page(instance: Instance, request: PageRequest) -> Page:
         _rehearsed(instance, resolved_workflow) if request.one("rehearse") and workflow.code is None else None
     )
     bundle = bundle_of(workflow, instance, resolved_workflow.commit)
+    graph = graph_value(workflow)
     return Page(
         "workflow.html",
         workflow.name,
@@ -110,8 +113,8 @@ def page(instance: Instance, request: PageRequest) -> Page:
             "note": definitions.history_note,
             "use": use,
             "difference": _difference(instance, request, versions, resolved_workflow),
-            "graph": Markup(drawing(workflow, [])) if workflow.graph else None,
-            "described": described(workflow, []),
+            "graph": Markup(drawing(graph)) if workflow.graph else None,
+            "described": described(graph),
             "transitions": _transitions(workflow, report),
             "roles": _roles(resolved_workflow),
             "conditions": [condition for _, condition in sorted(workflow.conditions.items())],

@@ -6,18 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.plugin import SpendingTotals, cut_text, in_dollars, markup, one_line, tag
+from uwf_git.plugin import SpendingTotals, brief, cut_text, in_dollars, markup, tag
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Detail, Price, TurnRecord
 
 _GIST = 120
 _PROSE = 20_000  # characters of a turn that are rendered
-
-
-def brief(content: str, at_most: int) -> str:
-    """Return the beginning of any text on one line."""
-    return one_line(content[: 4 * at_most], at_most)
 
 
 def amounts(spent: SpendingTotals | None, prices: Mapping[str, Price]) -> list[str]:
@@ -31,16 +26,20 @@ def amounts(spent: SpendingTotals | None, prices: Mapping[str, Price]) -> list[s
     return parts
 
 
+def took(bar: Mapping[str, Any]) -> list[str]:
+    """Return the known tokens, cost and time of a bar."""
+    parts = [f"{bar['tokens']:,} tokens"] if bar["tokens"] is not None else []
+    parts += [in_dollars(bar["cost"], bar["unpriced"])] if bar["cost"] is not None else []
+    parts += [lasted(bar["seconds"])] if (bar["seconds"] or 0) >= 0.05 else []
+    return parts
+
+
 def lasted(seconds: float) -> str:
     """Format seconds: "0.4 s", "3 min 12 s", "1 h 4 min"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def name_of(author: str) -> str:
-    return author.partition(" <")[0]
 
 
 def how_found(detail: Detail) -> Sequence[str]:

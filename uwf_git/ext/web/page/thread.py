@@ -7,8 +7,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.ext.web.page.graph import branch_ways, drawing, end_of, way_of
-from uwf_git.ext.web.page.step import amounts, how_found, name_of, turn
+from uwf_git.ext.web.page.graph import drawing
+from uwf_git.ext.web.page.step import amounts, how_found, turn
 from uwf_git.plugin import (
     BUNDLE,
     END,
@@ -21,15 +21,20 @@ from uwf_git.plugin import (
     ThreadSummary,
     ancestry,
     asks_human,
+    author_name,
+    branch_ways,
     census_of,
     census_text,
     counted,
     document,
     exact_time,
     find_head,
+    graph_value,
     is_kind,
     markup,
     nested_spending,
+    node_of_end,
+    nodes_taken,
     report_of,
     role_name,
     spending_runs,
@@ -109,7 +114,7 @@ class _Page:
         head, history = self._head, self._history
         state = thread_state(self._instance, head)
         start = self._commits[history.start_hash]
-        author = name_of(head.row.author or start.committer)
+        author = author_name(head.row.author or start.committer)
         spent = spent_together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
         census = census_of(self._instance, head.commit)
         facts = [
@@ -179,15 +184,15 @@ class _Page:
         )
 
     def _graph(self) -> str:
-        end = end_of(self._head.archive.status if self._head.archive else None)
+        end = node_of_end(self._head.archive.status if self._head.archive else None)
         steps = (step for step in self._history.steps if step.remark is None)
-        taken = way_of(((step.role, asks_human(step.output)) for step in steps), end)
+        taken = nodes_taken(((step.role, asks_human(step.output)) for step in steps), end)
         workflow = self._history.workflow
         description = markup.markdown(workflow.description) if workflow.description.strip() else ""
         return (
             tag("h2", f"Workflow {markup.text(workflow.name)}")
             + description
-            + drawing(workflow, taken, ran=branch_ways(self._instance, reversed(self._rows)))
+            + drawing(graph_value(workflow, taken, ran=branch_ways(self._instance, reversed(self._rows))))
         )
 
     def _list(self) -> str:
@@ -246,7 +251,7 @@ class _Page:
             return role_name(step.role)
         commit = self._commits.get(step.hash)
         what = "answer" if step.remark is None else "remark"
-        return f"{what} of {name_of(commit.committer) if commit else 'a person'}"
+        return f"{what} of {author_name(commit.committer) if commit else 'a person'}"
 
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)
