@@ -69,11 +69,14 @@ from uwf_git.api.check import Report as Report
 from uwf_git.api.check import check as check
 from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
+from uwf_git.api.cockpit.board import board as board
 from uwf_git.api.cockpit.graph import branch_ways as branch_ways
 from uwf_git.api.cockpit.graph import end_of as _node_of_end
 from uwf_git.api.cockpit.graph import graph_value as graph_value
 from uwf_git.api.cockpit.graph import node_label as node_label
 from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
+from uwf_git.api.cockpit.inbox import groups as _inbox_groups
+from uwf_git.api.cockpit.inbox import inbox as inbox
 from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief
 from uwf_git.api.cockpit.run import name_of as _author_name
@@ -93,6 +96,7 @@ from uwf_git.api.forges import client_for as client_for
 from uwf_git.api.forges import client_of_issue as client_of_issue
 from uwf_git.api.fork import fork as _fork_thread
 from uwf_git.api.listing import ACTIVE as _ACTIVE_STATES
+from uwf_git.api.listing import SORTS as SORTS
 from uwf_git.api.listing import TO_STEP as TO_STEP
 from uwf_git.api.listing import Filters as _ThreadFilters
 from uwf_git.api.listing import ListedThread as ListedThread
@@ -922,6 +926,7 @@ happened_before = _happened_before
 human_turn_of = _human_turn_of
 in_dollars = _in_dollars
 init_store = _init_store
+inbox_groups = _inbox_groups
 judge_answer = _judge_answer
 is_new_remote = _is_new_remote
 judged_answer = _judged_answer

@@ -61,6 +61,7 @@ def test_threads_are_listed_newest_first_and_in_pages(uwf: Uwf, thread: str) -> 
         *("thread", "workflow", "head", "status", "name", "title", "author", "steps", "role", "agent"),
         *("rehearsed", "cost", "unpriced", "updated", "parent"),
         *("project", "projectId"),
+        *("started", "seconds", "now", "line", "lineKind", "silent"),
     ]
     assert (items[-1]["title"], items[-1]["author"]) == ("Task", "Ada Example <ada@example.invalid>")
     assert (items[-1]["agent"], items[-1]["rehearsed"], items[-1]["cost"]) == ("uwf-rehearse", 4, None)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, UnknownWord
-from uwf_git.base.text import counted, iso, nearest
-from uwf_git.base.thread_states import Actor, Request, ThreadState
+from uwf_git.base.text import counted, iso, nearest, one_line
+from uwf_git.base.thread_states import Actor, ThreadState
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
-    from uwf_git.engine.spending import Totals
     from uwf_git.engine.thread_state import ThreadStates
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
@@ -211,17 +210,57 @@ def rests(instance: Instance, thread: ListedThread) -> bool:
     return thread.state.is_ready and isinstance(thread.head, Head) and at_rest(instance, thread.head)
 
 
-def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[str, Any]]:
-    """Return threads as JSON, in order."""
-    from uwf_git.engine.lineage import parents
-    from uwf_git.engine.thread_spending import spent_by_all
+SORTS = ("created", "updated", "cost", "steps")
+"""The orders of a list: newest or largest first."""
+
+
+def in_order(instance: Instance, threads: list[ListedThread], sort: str) -> list[ListedThread]:
+    """Return threads by one of SORTS, the newest or largest first; those without a value are last."""
     from uwf_git.store.history import Head
 
+    if sort == "created":
+        return threads
+    heads = [thread.head for thread in threads if isinstance(thread.head, Head)]
+    values: dict[ThreadId, float | None]
+    if sort == "updated":
+        values = {head.thread: head.updated for head in heads}
+    elif sort == "steps":
+        values = {head.thread: head.row.number for head in heads}
+    else:
+        values = {thread: cost for thread, (cost, _, _) in _spent(instance, heads).items()}
+
+    def rank(thread: ListedThread) -> tuple[bool, float]:
+        value = values.get(thread.thread)
+        return value is None, -(value or 0)
+
+    return sorted(threads, key=rank)
+
+
+def _spent(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, tuple[float | None, int, float]]:
+    """Return what threads have cost, None if nothing is known, the tokens without a price, and agents' seconds."""
+    from uwf_git.engine.thread_spending import spent_by_all
+
+    totals = spent_by_all(instance, heads)
+    known = instance.known_prices if any(item.lines for item in totals.values()) else {}
+    return {
+        thread: (*(item.money(known) if item.lines else (None, 0)), item.seconds)
+        for thread, item in totals.items()
+    }
+
+
+def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[str, Any]]:
+    """Return threads as JSON, in order. `line` is what each is about: see `api.cockpit.line`; `seconds` are its
+    agents' so far, `started` when its id was made."""
+    from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines
+    from uwf_git.engine.lineage import parents
+    from uwf_git.format.ids import time_of
+    from uwf_git.store.history import Head
+
+    lines = Lines(instance)
     heads = [item.head for item in threads if isinstance(item.head, Head)]
     above, origins = parents(instance, heads), origins_of(instance)
     runs = instance.locks.runs()
-    spent = spent_by_all(instance, heads)
-    known = _prices(instance, spent)
+    spent = _spent(instance, heads)
     work = extensions.work_states(instance, heads)
     nothing = {
         "thread": None,
@@ -232,16 +271,17 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
         "title": None,
     }
     nothing |= dict.fromkeys(("author", "steps", "role", "agent", "rehearsed", "cost", "unpriced"))
+    nothing |= dict.fromkeys(("now", "line", "lineKind", "started", "seconds", "silent"))
     items: list[dict[str, Any]] = []
     for thread in threads:
         head = thread.head
         if not isinstance(head, Head):
             ending = {"updated": None, "parent": None, "problem": head.problem, **project_value(None)}
-            items.append({**nothing, "thread": head.thread, **ending})
+            line = Line(None, one_line(head.problem, LONGEST), REASON)
+            items.append({**nothing, "thread": head.thread, **line.as_json(), **ending})
             continue
-        row = head.row
-        used = spent.get(head.thread)
-        cost, unpriced = used.money(known) if used and used.lines else (None, 0)
+        row, line = head.row, lines.of(head, thread.state)
+        cost, unpriced, seconds = spent.get(head.thread, (None, 0, 0.0))
         items.append(
             {
                 "thread": head.thread,
@@ -260,12 +300,15 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
                 "updated": iso(head.updated),
                 "parent": above.get(head.thread),
                 **project_value(instance.threads.projects.of(head)),
+                "started": iso(time_of(head.thread)),
+                "seconds": round(seconds + (line.running or 0.0), 3),
+                **line.as_json(),
                 **({"run": True} if head.thread in runs else {}),
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
                 **({"work": work[head.thread].as_json()} if head.thread in work else {}),
                 **_unjudged(instance, head),
-                **(_ballot(instance, head) if thread.state.request is Request.ROLE else {}),
+                **(line.waits.standing.as_json() if line.waits and line.waits.standing else {}),
             }
         )
     return items
@@ -294,35 +337,9 @@ def _branches(instance: Instance, head: Head) -> dict[str, Any]:
     return value
 
 
-def _ballot(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return how the gate stands that a thread waits at."""
-    from uwf_git.base.errors import UwfError
-    from uwf_git.engine.human_roles import HumanRoles
-    from uwf_git.engine.human_turn import human_turn
-
-    if head.row.asks or not HumanRoles(instance).has_gates(head.row):
-        return {}
-    with suppress(UwfError):  # reported by the command that reads the thread
-        turn = human_turn(instance, head)
-        if turn is not None and turn.standing is not None:
-            return turn.standing.as_json()
-    return {}
-
-
 def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
     limit = instance.judging.stuck.get(head.node)
     return {} if limit is None else {"problem": limit.message}
-
-
-def _prices(instance: Instance, spent: Mapping[ThreadId, Totals]) -> Mapping[str, Any]:
-    from uwf_git.base.errors import UwfError
-
-    if not any(totals.lines for totals in spent.values()):
-        return {}
-    try:  # parse the file only if it has any
-        return instance.config.prices if instance.config_has(b"price") else {}
-    except (OSError, UwfError):  # reported by the command that needs the configuration
-        return {}
 
 
 def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:

@@ -36,6 +36,13 @@ def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] 
     return {"by": by, "groups": groups, "total": total, "damaged": damaged}
 
 
+def spent_since(instance: Instance, heads: Iterable[Head], since: float) -> dict[str, Any]:
+    """Return what threads have spent since a moment, in Unix seconds: the JSON of a sum, as `sums` has it. Unreadable
+    threads are left out."""
+    runs = (run for run in _runs(instance, heads, False, []) if run.time >= since)
+    return _sums(together(run.spent for run in runs), instance.known_prices)
+
+
 def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict[str, Any]]) -> list[Head]:
     from uwf_git.store.history import Head
 

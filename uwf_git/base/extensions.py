@@ -182,13 +182,17 @@ class WorkState(NamedTuple):
 class ThreadAction(NamedTuple):
     """A command on a thread, for which its page has a button with a `label`, at `/thread/ID/<name>`. `argv` are the
     words before the thread's id. `offered` is a function of the Instance and the Head that returns whether there is a
-    button; `summary` one of the command's JSON that returns the line to show once it has ended."""
+    button; `summary` one of the command's JSON that returns the line to show once it has ended. `queue` is a function
+    of the Instance and heads of finished threads, newest first, that returns the ids of those that wait for it; the
+    inbox lists them under `queue_label`, in a group of its `name`. "" for none."""
 
     name: str
     label: str
     argv: tuple[str, ...]
     offered: str
     summary: str
+    queue: str = ""
+    queue_label: str = ""
 
 
 class Runner(NamedTuple):

@@ -80,8 +80,8 @@ def _changed(path: Path) -> tuple[int, ...]:
 
 class Progress(NamedTuple):
     """The step in progress, the `number`th of its thread. `since` is in Unix seconds; `model` is "" if
-    unknown; `turns` and `tokens` are the model's so far; `last` is one line. `child` is the step of a
-    sub-workflow's thread."""
+    unknown; `turns` and `tokens` are the model's so far; `last` is one line, `heard` when anything was last said or
+    printed, in Unix seconds too. `child` is the step of a sub-workflow's thread."""
 
     thread: ThreadId
     number: int
@@ -92,6 +92,7 @@ class Progress(NamedTuple):
     turns: int
     tokens: int
     last: str
+    heard: float
     child: Progress | None
 
 
@@ -138,6 +139,7 @@ class Watch:
             heard.turns,
             max(heard.tokens, now.tokens if now else 0),
             next((line for _, line in reversed(lines) if line), ""),
+            max(since, lines[-1][0], runs.streamed(thread)),
             self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
         )
 

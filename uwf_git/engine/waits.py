@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
@@ -18,6 +19,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
+from uwf_git.store.threads import DamagedThread
 
 BUDGET, ROLE = Request.BUDGET, Request.ROLE
 
@@ -79,16 +81,20 @@ class Waits(NamedTuple):
         return value
 
 
-def waiting_for_people(instance: Instance) -> list[Waits]:
-    """Return all waiting threads of the project, oldest first, without running, paused and unreadable ones. A
-    sub-workflow's question appears once, with the parent thread."""
-    states = ThreadStates(instance)
-    people: list[Waits] = []
-    for head in instance.threads.meant():
+def waiting_for_people(
+    instance: Instance, among: Iterable[tuple[Head | DamagedThread, ThreadState]] | None = None
+) -> list[Waits]:
+    """Return all waiting threads of the project, or those `among` some in their states, oldest first, without running,
+    paused and unreadable ones. A sub-workflow's question appears once, with the parent thread."""
+    if among is None:
+        states = ThreadStates(instance)
+        among = ((head, states.of(head)) for head in instance.threads.meant() if isinstance(head, Head))
+    roles, people = HumanRoles(instance), list[Waits]()
+    for head, state in among:
         if not isinstance(head, Head):
             continue
         try:
-            waits = waits_in(instance, head, states.of(head), states.people)
+            waits = waits_in(instance, head, state, roles)
         except UwfError:
             continue
         if waits is not None:

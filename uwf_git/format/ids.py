@@ -29,6 +29,8 @@ _HASH = re.compile(f"[0-9A-F][{ALPHABET}]{{12}}", re.ASCII)
 _THREAD = re.compile(f"[0-7][{ALPHABET}]{{25}}", re.ASCII)
 _PREFIX = f"(?a)[{ALPHABET}]+"
 
+_AS_PYTHONS = str.maketrans(ALPHABET, "0123456789abcdefghijklmnopqrstuv")
+"""The digits that `int` takes to base 32: lists read the time of each of thousands of ids."""
 _PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 _NAME = r"\w[\w.-]*"
 _MOST_CHARACTERS = 100
@@ -100,7 +102,7 @@ def time_of(thread: ThreadId) -> int:
 
 def milliseconds_of(thread: ThreadId) -> int:
     """Return a thread id's Unix time in milliseconds: its first 10 digits (ULID specification)."""
-    return functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
+    return int(thread[:10].translate(_AS_PYTHONS), 32)
 
 
 def new_thread_id() -> ThreadId:

@@ -30,7 +30,7 @@ from uwf_git.store.witness import Witness
 if TYPE_CHECKING:
     from uwf_git.base.log_files import Record
     from uwf_git.config.secrets import Redactor, Secrets
-    from uwf_git.config.settings import Config
+    from uwf_git.config.settings import Config, Price
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.format.kinds import TurnRecord
     from uwf_git.git.objects import Person
@@ -219,6 +219,14 @@ class Instance:
     def config_has(self, word: bytes) -> bool:
         """Return whether a word is in config.yaml, to avoid parsing it. Raises OSError."""
         return word in (read_file(f"{self.location.root}/config.yaml") or b"")
+
+    @property
+    def known_prices(self) -> Mapping[str, Price]:
+        """The prices of models; none if config.yaml, which is parsed only if it has any, cannot be read."""
+        try:
+            return self.config.prices if self.config_has(b"price") else {}
+        except (OSError, UwfError):  # reported by the command that needs the configuration
+            return {}
 
     def may_ask_people(self, workflow: Hash | None) -> bool:
         """Return whether a person may play a role of a workflow here, as it or config.yaml says, to avoid parsing

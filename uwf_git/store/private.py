@@ -500,6 +500,14 @@ class Runs:
             return 0, 0.0
         return status.st_size, status.st_mtime
 
+    def streamed(self, thread: ThreadId) -> float:
+        """Return when the model's stream or the command's output last grew, 0 if there is neither."""
+        times = [0.0]
+        for suffix in ("said", "printed"):
+            with contextlib.suppress(OSError):
+                times.append((self._folder / f"{thread}.{suffix}").stat().st_mtime)
+        return max(times)
+
     def logged(self, thread: ThreadId) -> tuple[bytes, float]:
         """Return the end of the agent's standard error, and its last time."""
         try:

@@ -16,7 +16,9 @@ from uwf_cli.output import ago, dollars
 from uwf_cli.selection import filters, short_ids
 from uwf_git.api.listing import (
     ENDED,
+    SORTS,
     Filters,
+    in_order,
     left_out_line,
     listed,
     listed_and_left_out,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 _NUMBERED = 20  # threads that a list gives as @N
-SORTS = ("created", "updated", "cost", "steps")
 
 
 @command(
@@ -82,23 +83,13 @@ def list_(
         threads = without_quiet_branches(invocation.instance, every)
     end = None if limit is None else offset + limit
     page = slice(offset, end)
-    if sort == "created":
-        items = thread_items(invocation.instance, threads[page])
-    else:
-        items = sorted(thread_items(invocation.instance, threads), key=lambda entry: _rank(entry, sort))[page]
+    items = thread_items(invocation.instance, in_order(invocation.instance, threads, sort)[page])
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
     if len(threads) < len(every):
         invocation.note(f"{_left_out(invocation.instance, every, threads)}; --branches lists them")
     if left_out:
         invocation.note(left_out_line(left_out))
     Failures(invocation).end_list(any(item["status"] == ThreadState.CORRUPT.word for item in items))
-
-
-def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
-    value = item[sort]
-    if isinstance(value, str):
-        return False, [-ord(character) for character in value]
-    return value is None, -(value or 0)
 
 
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:

@@ -47,6 +47,8 @@ EXTENSION = Extension(
             ("land",),
             "uwf_git.ext.landing.actions:may_land",
             "uwf_git.ext.landing.landing_words:landed_line",
+            "uwf_git.ext.landing.train:ready_among",
+            "ready to land",
         ),
         ThreadAction(
             "sync",

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.landing.effect_records import Effects, RecordedEffect
-from uwf_git.plugin import USER, Head, ancestry, start_of
+from uwf_git.plugin import USER, DamagedThread, Head, ancestry, start_of
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Instance, StepContext, ThreadId
 
 
-def kin_of(instance: Instance, head: Head) -> list[Head]:
-    """Return the heads of all threads here that have a thread's start, its own first."""
+def kin_of(instance: Instance, head: Head, among: Sequence[Head | DamagedThread] = ()) -> list[Head]:
+    """Return the heads of all threads here that have a thread's start, its own first. `among` are those of all threads,
+    if they are known."""
     begin = start_of(instance.store, head.commit).oid
     others = [
         other
-        for other in instance.threads.all(archived=True)
+        for other in among or instance.threads.all(archived=True)
         if isinstance(other, Head) and other.row.start == head.row.start and other.thread != head.thread
     ]
     return [head, *(other for other in others if start_of(instance.store, other.commit).oid == begin)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.landing.kin import goes_on_as, kin_of
@@ -19,13 +20,20 @@ def ready(instance: Instance) -> list[ThreadId]:
         for head in instance.threads.all(archived=True)
         if not isinstance(head, DamagedThread) and instance.threads.is_meant(head)
     ]
-    states = work_states(instance, heads)
-    return sorted(head.thread for head in heads if is_ready(instance, head, states.get(head.thread)))
+    return sorted(ready_among(instance, heads))
 
 
-def is_ready(instance: Instance, head: Head, state: WorkState | None) -> bool:
+def ready_among(instance: Instance, heads: Sequence[Head]) -> set[ThreadId]:
+    """Return those threads whose work is ready to land."""
+    states, among = work_states(instance, heads), instance.threads.all(archived=True)
+    return {head.thread for head in heads if is_ready(instance, head, states.get(head.thread), among)}
+
+
+def is_ready(
+    instance: Instance, head: Head, state: WorkState | None, among: Sequence[Head | DamagedThread] = ()
+) -> bool:
     """Return whether a thread's work was accepted, and has not landed and was not turned down, by its `state`. What
-    goes on in another thread is left to that."""
+    goes on in another thread is left to that; `among` is as in `kin_of`."""
     if head.archive is None or ended_state(head.archive) is not ThreadState.COMPLETED:
         return False
     if state is not None and state.is_final:
@@ -33,7 +41,7 @@ def is_ready(instance: Instance, head: Head, state: WorkState | None) -> bool:
     code = thread_code(instance, head.node)
     if code is None or code.commit == code.base:
         return False
-    if goes_on_as(instance, head, kin_of(instance, head)) is not head:
+    if goes_on_as(instance, head, kin_of(instance, head, among)) is not head:
         return False
     left = code_at_end(instance, instance.threads.position(head))
     return left is not None and bool(left.merge)

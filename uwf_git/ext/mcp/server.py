@@ -28,10 +28,12 @@ from uwf_git.plugin import (
     LARGEST_OUTPUT,
     CommandFailed,
     CommandResult,
+    Instance,
     Location,
     OutputTooLarge,
     Transcript,
     UwfError,
+    adopt_news,
     as_yaml,
     call_command,
     call_in_process,
@@ -174,6 +176,8 @@ class Serving:
         )
 
     async def _value(self, call: Call) -> CommandResult:
+        if (value := call.value) is not None:
+            return await self._in_thread(lambda: _read(self._location, value))
         if not call.apart:
             return await self._in_thread(lambda: call_command(self._location, call.argv, call.stdin or ""))
         with contextlib.ExitStack() as stack:
@@ -262,6 +266,12 @@ def _require_ready(location: Location, thread: str) -> None:
         thread_id = find_thread(invocation, thread)
         if invocation.instance.threads.head(thread_id).row.kind == "start":
             require_ready_thread(invocation.instance, thread_id)
+
+
+def _read(location: Location, value: Callable[[Instance], Any]) -> CommandResult:
+    with calling(location) as invocation:
+        adopt_news(invocation)
+        return CommandResult(value(invocation.instance), invocation.warnings)
 
 
 def _transcript(location: Location, thread: str) -> str:

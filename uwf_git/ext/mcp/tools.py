@@ -9,7 +9,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.plugin import ACTIVE_STATES, SUFFIXES, ThreadState, Usage, nearest, thread_states
+from uwf_git.plugin import (
+    ACTIVE_STATES,
+    SORTS,
+    SUFFIXES,
+    Instance,
+    ThreadFilters,
+    ThreadState,
+    Usage,
+    board,
+    inbox,
+    inbox_groups,
+    nearest,
+    thread_states,
+)
 
 LONGEST = 1000
 LARGEST = 4 << 20
@@ -19,15 +32,16 @@ WAIT = "wait"
 
 
 class Call(NamedTuple):
-    """A command. `wrap` names a list in the result, which must be an object; `source` is a file for its folder, by the
-    name `source_name`. `apart`: it needs a process."""
+    """A command, or a `value` of a store. `wrap` names a list in the result, which must be an object; `source` is a
+    file for its folder, by the name `source_name`. `apart`: it needs a process."""
 
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = ()
     stdin: str | None = None
     wrap: str = ""
     source: str | None = None
     apart: bool = False
     source_name: str = "workflow.yaml"
+    value: Callable[[Instance], Any] | None = None
 
 
 class ServedTool(NamedTuple):
@@ -158,6 +172,27 @@ def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
     return Call(("thread", "list", *_options(arguments, **options)), wrap="threads")
 
 
+def _board(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    def value(instance: Instance) -> dict[str, Any]:
+        word = arguments.get("status")
+        wanted = ThreadFilters(
+            frozenset(thread_states.states_of(word) if word else ()),
+            workflow=arguments.get("workflow"),
+            ended=arguments.get("all", False),
+        )
+        group = thread_states.Group(arguments["group"]) if "group" in arguments else None
+        return board(
+            instance, wanted, group, arguments["sort"], first=arguments["offset"], most=arguments["limit"]
+        )
+
+    return Call(value=value)
+
+
+def _inbox(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    only = [arguments["group"]] if "group" in arguments else ()
+    return Call(wrap="waiting", value=lambda instance: inbox(instance, arguments.get("for"), only))
+
+
 def _thread(
     command: str,
     subject: str = "thread",
@@ -278,12 +313,33 @@ TOOLS = (
         lambda _arguments, _folder: Call(("ps",), wrap="running"),
     ),
     ServedTool(
+        "board",
+        "Show the board",
+        "A list of threads as list_threads has it, with its head: how many are waiting, running, failed and done, "
+        "the agents at work, and what was spent today. Each thread has the role at work or next in `now`, and in "
+        "`line` what its agent said last, what it asks, why it failed, or what its last step came to.",
+        {
+            "all": {"type": "boolean", "description": "Also those that have ended."},
+            "status": {"enum": list(thread_states.WORDS), "description": "Only these."},
+            "group": {"enum": [group.value for group in thread_states.Group], "description": "Only these."},
+            "workflow": _text("Only of this name or hash."),
+            "sort": {"enum": list(SORTS), "default": "created", "description": "Newest or largest first."},
+            "limit": _number("At most so many.", 1, default=50),
+            "offset": _number("Leave out the first so many.", 0, default=0),
+        },
+        _board,
+    ),
+    ServedTool(
         "inbox",
         "List what waits for the user",
-        "Threads that wait for a person, the longest first: the question with its options and who asks it, a "
-        "budget that is used up, or a role that the user plays; since when, and the command that answers.",
-        {},
-        lambda _arguments, _folder: Call(("inbox",), wrap="waiting"),
+        "What the user has to do, by `group`: threads that ask (the question with its options and who asks it, or a "
+        "role that the user plays), that failed, whose budget is used up, or whose work is ready to land; since "
+        "when, and the commands that go on.",
+        {
+            "group": {"enum": list(inbox_groups()), "description": "Only these."},
+            "for": _text("What this person may do: a name, an address, or me."),
+        },
+        _inbox,
     ),
     ServedTool(
         "show_thread",

@@ -1,0 +1,61 @@
+"""A list of threads with its head: how many there are of each kind, what runs, and what today has cost."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.api.listing import (
+    Filters,
+    in_order,
+    listed_and_left_out,
+    thread_items,
+    without_quiet_branches,
+)
+from uwf_git.api.spending import spent_since
+from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.store.history import Head
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
+
+SHOWN = 100
+
+
+def board(
+    instance: Instance,
+    wanted: Filters,
+    group: Group | None = None,
+    sort: str = "created",
+    first: int = 0,
+    most: int = SHOWN,
+) -> dict[str, Any]:
+    """Return the `items` from `first` on, at most `most`, of the threads that match and are of a `group`, as
+    `thread_items`; `total` counts these, `counts` all by group, `leftOut` those of other projects. `running` are the
+    agents at work, `most` those that may be at once, None for any number; `today` is what all have spent since
+    midnight. Branches and calls that are idle or have ended are left out unless a state or a text is asked for. Raises
+    NotFound for an unknown workflow."""
+    every, left_out = listed_and_left_out(instance, wanted)
+    if not wanted.states and wanted.search is None:
+        every = without_quiet_branches(instance, every)
+    counts = {item.value: 0 for item in Group}
+    for thread in every:
+        counts[thread.state.group.value] += 1
+    chosen = [thread for thread in every if group in (None, thread.state.group)]
+    page = in_order(instance, chosen, sort)[first : first + most]
+    midnight = _midnight()
+    heads = [thread.head for thread in every if isinstance(thread.head, Head)]
+    return {
+        "counts": counts,
+        "total": len(chosen),
+        "leftOut": left_out,
+        "running": sum(thread.state is ThreadState.RUNNING for thread in every),
+        "maxAgents": instance.config.max_agents if instance.config_has(b"maxAgents") else None,
+        "today": spent_since(instance, [head for head in heads if head.updated >= midnight], midnight),
+        "items": thread_items(instance, page),
+    }
+
+
+def _midnight() -> float:
+    now = time.localtime()
+    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))

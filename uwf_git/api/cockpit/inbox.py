@@ -1,0 +1,179 @@
+"""What a person has to do here: answer what asks, retry what failed, raise budgets, and what extensions queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.api.cockpit.retry import retried
+from uwf_git.api.inbox import ME, waiting_for, waiting_for_people, warnings_value
+from uwf_git.api.listing import (
+    Filters,
+    ListedThread,
+    listed,
+    thread_items,
+    without_quiet_branches,
+)
+from uwf_git.base import extensions
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.text import iso, nearest
+from uwf_git.base.thread_states import Group, Request, ThreadState
+from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.store.history import Head
+
+if TYPE_CHECKING:
+    from uwf_git.base.extensions import ThreadAction
+    from uwf_git.engine.waits import Waits
+    from uwf_git.store.instance import Instance
+
+ASKS, FAILED, BUDGET = "asks", "failed", "budget"
+_OWN = {ASKS: "asks you", FAILED: "failed", BUDGET: "over budget"}
+_DAYS = 7  # for which a thread that ended failed is listed
+_MOST = 100  # finished threads that queues are asked about
+
+
+def groups() -> dict[str, str]:
+    """Return the groups in their order, with the words for people."""
+    return {**_OWN, **{action.name: action.queue_label for action in _queues()}}
+
+
+def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return what a person may do something about, as JSON, by `groups`: what asks and what is over budget, oldest
+    first; failed threads, without those whose failed end is older than a week or was forked since, and what extensions
+    queue, newest first. `whom` is as in `waiting_for`; of the others it has those that this person has started. `only`
+    are groups. Raises Usage for another group."""
+    wanted = tuple(only) or tuple(groups())
+    if unknown := [group for group in wanted if group not in groups()]:
+        raise Usage(f"no group {unknown[0]!r}", nearest(unknown[0], groups()))
+    items: dict[str, list[dict[str, Any]]] = {group: [] for group in groups() if group in wanted}
+    threads = listed(instance, Filters(ended=True))
+    active = [(thread.head, thread.state) for thread in threads if not thread.has_ended]
+    waits = waiting_for_people(instance, active) if whom is None else waiting_for(instance, whom, active)
+    for value in _of_waits(instance, [wait for wait in waits if _group(wait) in items]):
+        items[value["group"]].append(value)
+    rest = _others(instance, threads, whom)
+    if FAILED in items:
+        items[FAILED] = _values(instance, _failed(instance, rest), FAILED, _ways_on)
+    for action in _queues():
+        if action.name in items:
+            items[action.name] = _values(
+                instance, _queued(instance, rest, action), action.name, _does(action)
+            )
+    return [item for group in items.values() for item in group]
+
+
+def _group(wait: Waits) -> str:
+    return BUDGET if wait.kind is Request.BUDGET else ASKS
+
+
+def _of_waits(instance: Instance, waits: Sequence[Waits]) -> list[dict[str, Any]]:
+    heads = instance.threads.heads([wait.thread for wait in waits])
+    states = {Request.BUDGET: ThreadState.OVER_BUDGET, Request.ROLE: ThreadState.PERSONS_TURN}
+    listed_waits = [
+        ListedThread(heads[wait.thread], states.get(wait.kind, ThreadState.ASKING)) for wait in waits
+    ]
+    values = thread_items(instance, listed_waits)
+    return [
+        {
+            "group": _group(wait),
+            **value,
+            **wait.as_json(),
+            **warnings_value(instance, wait),
+            "since": iso(wait.since),
+            "commands": [wait.command, f"uwf thread show {wait.thread}"],
+        }
+        for wait, value in zip(waits, values, strict=True)
+    ]
+
+
+def _others(instance: Instance, threads: list[ListedThread], whom: str | None) -> list[ListedThread]:
+    """Return threads that stand for themselves, newest change first: of sub-workflows, of branches that have ended and
+    of calls those above them do."""
+    above = [thread for thread in without_quiet_branches(instance, threads) if _may_be_listed(thread)]
+    owners = instance.sessions.owners(SUBWORKFLOW, [thread.thread for thread in above])
+    own = [thread for thread in above if not owners.get(thread.thread)]
+    if whom is not None:
+        own = list(filter(_is_by(instance, whom), own))
+    return sorted(own, key=_updated, reverse=True)
+
+
+def _may_be_listed(thread: ListedThread) -> bool:
+    return thread.has_ended or thread.state.group is Group.FAILED
+
+
+def _is_by(instance: Instance, whom: str) -> Callable[[ListedThread], bool]:
+    """Return whether a person has started a thread, or nobody is known to have."""
+    from uwf_git.trust.people import People, identity_of
+
+    people = People(instance.store.repository)
+    person, identity = people.me() if whom == ME else people.named(whom)
+
+    def is_by(thread: ListedThread) -> bool:
+        author = thread.head.row.author if isinstance(thread.head, Head) else None
+        if not author:
+            return True
+        by = identity_of(author)
+        return people.is_among(person, identity, [name for name in (by.email, by.name) if name])
+
+    return is_by
+
+
+def _failed(instance: Instance, threads: Sequence[ListedThread]) -> list[ListedThread]:
+    since, forked = time.time() - _DAYS * 86_400, retried(instance)
+    return [
+        thread
+        for thread in threads
+        if thread.state.group is Group.FAILED
+        and not (thread.has_ended and (_updated(thread) < since or thread.thread in forked))
+    ]
+
+
+def _updated(thread: ListedThread) -> int:
+    return thread.head.updated if isinstance(thread.head, Head) else 0
+
+
+def _queues() -> list[ThreadAction]:
+    return [action for action in extensions.thread_actions() if action.queue]
+
+
+def _queued(instance: Instance, threads: Sequence[ListedThread], action: ThreadAction) -> list[ListedThread]:
+    done = [thread for thread in threads if thread.has_ended and thread.state.group is Group.DONE][:_MOST]
+    queued: set[str] = set()
+    with suppress(UwfError):  # what can't be read is told by the command
+        queued = extensions.load(action.queue)(instance, [thread.head for thread in done])
+    return [thread for thread in done if thread.thread in queued]
+
+
+def _values(
+    instance: Instance,
+    threads: list[ListedThread],
+    group: str,
+    commands: Callable[[Mapping[str, Any]], list[str]],
+) -> list[dict[str, Any]]:
+    """Return threads that ask nothing with the keys of those that do."""
+    values = []
+    for value in thread_items(instance, threads):
+        ways = commands(value)
+        asks = {"kind": group, "role": value["now"] or value["role"] or "", "question": value["line"] or ""}
+        more = {
+            "options": [],
+            "reason": value["line"] or "",
+            "since": value["updated"],
+            "step": value["head"],
+        }
+        values.append({"group": group, **value, **asks, **more, "command": ways[0], "commands": ways})
+    return values
+
+
+def _ways_on(value: Mapping[str, Any]) -> list[str]:
+    if value["status"] == ThreadState.CORRUPT.word:
+        return ["uwf doctor"]
+    thread = value["thread"]
+    return [f"uwf thread retry {thread}", f"uwf thread attempts {thread}", f"uwf thread show {thread}"]
+
+
+def _does(action: ThreadAction) -> Callable[[Mapping[str, Any]], list[str]]:
+    words = " ".join(("uwf", *action.argv))
+    return lambda value: [f"{words} {value['thread']}", f"uwf thread show {value['thread']}"]

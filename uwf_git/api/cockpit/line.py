@@ -1,0 +1,105 @@
+"""What a thread is about at this moment, in one line."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
+from uwf_git.base.thread_states import Request, ThreadState
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.next_turn import outlook
+from uwf_git.engine.outcome import summary
+from uwf_git.engine.pause import pause_of
+from uwf_git.engine.progress import Progress, Watch
+from uwf_git.engine.thread_state import asking_below
+from uwf_git.engine.waits import Waits, waits_in
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import Head
+    from uwf_git.store.instance import Instance
+
+LONGEST = 200  # characters
+OUTPUT, QUESTION, REASON, VERDICT = "output", "question", "reason", "verdict"
+
+
+class Line(NamedTuple):
+    """`now` is the role at work, asking or next, None after the end; `kind` one of the four above, None without a
+    `text`. Of a step in progress `silent` are the seconds since its agent last wrote anything, and `running` those
+    since it began; None of other threads."""
+
+    now: str | None
+    text: str = ""
+    kind: str | None = None
+    silent: int | None = None
+    running: float | None = None
+    waits: Waits | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "now": self.now,
+            "line": self.text or None,
+            "lineKind": self.kind if self.text else None,
+            "silent": self.silent,
+        }
+
+
+class Lines:
+    """The lines of many threads. Use one per look: what they share is read once."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance, self._people, self._watch = instance, HumanRoles(instance), Watch(instance)
+
+    def of(self, head: Head, state: ThreadState) -> Line:
+        """Return a thread's line. Of a node that is damaged or missing there is none."""
+        line = Line(None)
+        with suppress(UwfError):  # reported by the command that reads the thread
+            line = self._of(head, state)
+        if not line.text:
+            with suppress(UwfError):
+                line = line._replace(text=self._verdict(head), kind=VERDICT)
+        return line._replace(text=one_line(line.text, LONGEST))
+
+    def _of(self, head: Head, state: ThreadState) -> Line:
+        instance = self._instance
+        if head.archive is not None:
+            return Line(None, head.archive.reason, REASON)
+        if state is ThreadState.RUNNING and (step := self._watch.step(head.thread)) is not None:
+            return _running(step)
+        if (waits := waits_in(instance, head, state, self._people)) is not None:
+            is_budget = waits.kind is Request.BUDGET
+            text, kind = (waits.reason, REASON) if is_budget else (waits.question, QUESTION)
+            return Line(waits.role or None, text, kind, waits=waits)
+        following = outlook(instance, head)
+        line = Line(following.next, following.problem or "", REASON)
+        if state is ThreadState.PAUSED and (pause := pause_of(instance, head.thread)) is not None:
+            by = f"paused by {pause.who}"
+            return line._replace(text=f"{by}: {pause.reason}" if pause.reason else by)
+        if state is ThreadState.FAILING and (attempt := instance.attempts.last(head)) is not None:
+            return line._replace(text=attempt.error)
+        if state is ThreadState.CALL_ASKS and (asking := asking_below(instance, head)):
+            question = outlook(instance, asking[0])
+            return line._replace(now=question.asks or line.now, text=question.question or "", kind=QUESTION)
+        return line
+
+    def _verdict(self, head: Head) -> str:
+        """Return what the last output comes to, "" before the first step."""
+        if head.row.kind != "step":
+            return ""
+        store = self._instance.store
+        output = store.get(store.step(head.node).output)
+        return summary(self._instance, output.type, output.payload).text
+
+
+def _running(step: Progress) -> Line:
+    """Return the line of a step in progress: the newest that its agent, or that of its sub-workflow, has said."""
+    inner = step
+    while inner.child is not None:
+        inner = inner.child
+    now = time.time()
+    heard = max(inner.heard, step.heard)
+    return Line(
+        step.role, inner.last or step.last, OUTPUT, max(0, int(now - heard)), max(0.0, now - step.since)
+    )
