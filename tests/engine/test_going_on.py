@@ -13,7 +13,7 @@ from commands import git
 from conftest import Uwf
 from two_machines import Machine
 
-from uwf_git.engine import inbox
+from uwf_git.engine.persons_text import record_text
 from uwf_git.format.ids import ThreadId, new_thread_id
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
@@ -338,7 +338,7 @@ def test_what_the_user_says_unasked_is_wrong_where_the_workflow_has_no_role_for_
     opened = Instance(locate(None, os.environ, Path.cwd()))
     end = opened.threads.head(ThreadId(thread))
     at = Position(end._replace(thread=new_thread_id(), archive=None), opened.threads.history(end))
-    inbox._say(opened, at, "More", begins=True)
+    record_text(opened, at, "More", begins=True)
     codes = {each["code"] for each in uwf("verify", "--all", check=None).json["findings"]}
     assert codes == {"after-end"}
 

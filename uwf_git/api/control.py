@@ -18,6 +18,7 @@ from uwf_git.store.instance import Instance
 if TYPE_CHECKING:
     from uwf_git.engine.outcome import Outcome
     from uwf_git.engine.pause import Pause
+    from uwf_git.engine.steering import WaitingRemark
     from uwf_git.store.history import Head
 
 
@@ -69,6 +70,19 @@ def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     outcome = remark(instance, thread, text)
     _notify(instance, thread)
     return outcome
+
+
+def steer(instance: Instance, thread: ThreadId, text: str) -> Outcome | WaitingRemark:
+    """Add a remark, also to a thread at work, where it waits for the agent or the next prompt. Moves and raises as
+    `engine.inbox.steer`."""
+    from uwf_git.engine import inbox
+    from uwf_git.engine.outcome import Outcome
+
+    instance.require_person(f"remarks on thread {thread}")
+    said = inbox.steer(instance, thread, text)
+    if isinstance(said, Outcome):
+        _notify(instance, thread)
+    return said
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:

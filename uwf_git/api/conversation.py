@@ -41,6 +41,8 @@ def turn_value(turn: TurnRecord) -> dict[str, Any]:
             "result": turn.result,
             "failed": turn.failed,
         }
+    if turn.is_remark:
+        value["remark"] = {"id": turn.call, **(turn.arguments if isinstance(turn.arguments, dict) else {})}
     value["model"] = turn.model
     value["usage"] = turn.usage.payload() if turn.usage else None
     value["durationMs"] = turn.duration_ms

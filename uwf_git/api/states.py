@@ -175,8 +175,8 @@ def _asked_by_call(instance: Instance, call: Head, status: str) -> Waiting:
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
     """Return a thread's state as JSON, with the step in progress under `running`, `run` if a process here runs it,
-    between two steps too, under `shown` what a person sees before they answer, and under `work` what became of its
-    work."""
+    between two steps too, under `remarks` those that no step has yet, under `shown` what a person sees before they
+    answer, and under `work` what became of its work."""
     from uwf_git.engine.state import state
 
     value = state(instance, head)
@@ -184,6 +184,11 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["work"] = work.as_json()
     if instance.locks.is_run(head.thread):
         value["run"] = True
+    if instance.runs.has_remarks(head.thread):
+        from uwf_git.engine.steering import remarks_of
+
+        if remarks := remarks_of(instance, head):
+            value["remarks"] = [remark.as_json() for remark in remarks]
     states = states_of(value["status"])
     if ThreadState.RUNNING in states:
         from uwf_git.api.progress import step_in_progress

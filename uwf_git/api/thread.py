@@ -275,10 +275,11 @@ class Thread:
         revoke(self.store._instance, self._id, reason)
 
     def say(self, text: str) -> None:
-        """Add a remark for the next role, without changing which role that is."""
-        from uwf_git.api.control import say
+        """Add a remark for the next role, without changing which role that is. Of a thread at work, its agent takes it
+        at its next turn if it can."""
+        from uwf_git.api.control import steer
 
-        say(self.store._instance, self._id, text)
+        steer(self.store._instance, self._id, text)
 
     def pause(self, reason: str = "", *, now: bool = False) -> None:
         """Pause the thread. A step in progress finishes, or with `now` is ended."""

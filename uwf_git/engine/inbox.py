@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from uwf_git.base.errors import Invalid, Usage, Waiting
-from uwf_git.engine.budget import pending, used_up
+from uwf_git.base.errors import Busy, Invalid, Usage
 from uwf_git.engine.call_answer import persons_schema, value_of
-from uwf_git.engine.conversation import CHOSEN, at_rest, in_conversation, is_conversation
+from uwf_git.engine.conversation import CHOSEN, at_rest, is_conversation
 from uwf_git.engine.hooks import announce_all
 from uwf_git.engine.human_dialogue import with_answer
 from uwf_git.engine.human_turn import Ballot, human_turn, persons_role, raise_if_moved
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import chosen_option, fill
 from uwf_git.engine.kit.format import render_frontmatter
-from uwf_git.engine.new_step import NewStep, record
-from uwf_git.engine.next_turn import outlook, raise_if_stuck
-from uwf_git.engine.outcome import Outcome, outcome_of
-from uwf_git.engine.persons_answer import hold_for_person
+from uwf_git.engine.next_turn import raise_if_stuck
+from uwf_git.engine.outcome import Outcome
+from uwf_git.engine.persons_answer import hold_for_person, is_stepped
+from uwf_git.engine.persons_text import record_text
 from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
-from uwf_git.engine.step import close, held, take
+from uwf_git.engine.steering import WaitingRemark, check_remarkable, put, remarks_of
+from uwf_git.engine.step import close, held, settle_remarks, take
 from uwf_git.engine.turn import gate
 from uwf_git.engine.turn.hooks import Room
-from uwf_git.engine.turn.parts import with_person
 from uwf_git.engine.turn.table import room_of
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.engine.waits import waits_of
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
-from uwf_git.format.kinds import INTERRUPTED, Detail, Step, Workflow
-from uwf_git.format.types import ANSWER, DETAIL, END, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.kinds import INTERRUPTED, Workflow
+from uwf_git.format.types import END, REMARK
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
-from uwf_git.workflow.turn import Outlook, TurnKind
+from uwf_git.workflow.turn import TurnKind
 
 
 def answer(
@@ -77,7 +76,9 @@ def answer(
         if not other and ahead.options:
             text = chosen_option(thread, ahead.options, text)
         text = _last_room(at.history.workflow, at.head).answer(instance, at, text)
-        outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, at.head) else ahead)
+        outcome = record_text(
+            instance, at, text, asked=None if passed_on or at_rest(instance, at.head) else ahead
+        )
     return _announced(instance, outcome)
 
 
@@ -161,7 +162,7 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
         )
     new_thread = new_thread_id()
     at = Position(end._replace(thread=new_thread, archive=None), history._replace(thread=new_thread))
-    outcome = _say(instance, at, text, begins=True)
+    outcome = record_text(instance, at, text, begins=True)
     folder = instance.folders.recall(thread)
     if folder is not None:
         instance.folders.remember(new_thread, folder)
@@ -177,7 +178,7 @@ def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -
     with held(instance, thread, hold_for_person(instance, thread)) as turn:
         if not is_conversation(turn.at.history.workflow):
             raise Invalid(f"thread {thread} is not a conversation", f"uwf thread answer {thread} -m TEXT")
-        return _say(instance, turn.at, text, notes=(CHOSEN,) if chosen else ())
+        return record_text(instance, turn.at, text, notes=(CHOSEN,) if chosen else ())
 
 
 def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
@@ -191,60 +192,29 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     with held(instance, thread, hold_for_person(instance, thread)) as turn:
         check_remarkable(instance, turn.at.head)
         record_leftovers(instance, turn.at.head, INTERRUPTED)
-        return _say(instance, turn.at, text, output=(REMARK, "remark"))
+        return record_text(instance, turn.at, text, output=(REMARK, "remark"))
 
 
-def check_remarkable(instance: Instance, head: Head) -> None:
-    """Raise the errors of `remark` for this head, except Busy."""
-    thread = head.thread
-    if head.archive is not None:
-        raise Invalid(f"thread {thread} is {head.archive.status}", instance.threads.way_on(head))
-    if in_conversation(instance, head):
-        raise Invalid(f"thread {thread} is a conversation", f"uwf chat --resume {thread}")
-    if head.row.asks:
-        raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
-    next_turn = outlook(instance, head)
-    raise_if_stuck(instance, next_turn, head)
-    assert head.row.workflow is not None and next_turn.next is not None
-    room_of(instance.registry.workflow(head.row.workflow), next_turn.next).remark(thread)
-    if (standing := used_up(instance, head, found=next_turn)) is not None:
-        raise standing.waiting(thread)
+def steer(instance: Instance, thread: ThreadId, text: str) -> Outcome | WaitingRemark:
+    """Remark on a thread, as `remark` does; of a thread at work, put it into the mailbox. Raises what that raises,
+    except Busy during an agent's step; Usage for a remark that is too long, or one too many."""
+    try:
+        return remark(instance, thread, text)
+    except Busy:
+        if not is_stepped(instance, thread):
+            raise
+    waiting = put(instance, instance.threads.active_head(thread), text)
+    # The step may have ended meanwhile, without a look into the mailbox.
+    outcome = settle_remarks(instance, thread)
+    if outcome is not None:
+        return outcome
+    current = {item.remark.id: item for item in remarks_of(instance, instance.threads.head(thread))}
+    return current.get(waiting.remark.id) or waiting
 
 
 def _last_room(workflow: Workflow, head: Head) -> Room:
     """Return the room of a thread's last step, that of the end without one."""
     return room_of(workflow, head.row.role or END)
-
-
-def _say(
-    instance: Instance,
-    at: Position,
-    text: str,
-    begins: bool = False,
-    notes: tuple[str, ...] = (),
-    output: tuple[Hash, str] = (ANSWER, "answer"),
-    asked: Outlook | None = None,
-) -> Outcome:
-    """`asked` is the question that the text answers."""
-    text, secrets = instance.redactor.text(text)
-    draft = Detail(
-        answer=text,
-        context=at.head.node,
-        budget=pending(instance, at.head.thread),
-        redactions=(("answer", secrets),) if secrets else (),
-        notes=notes,
-    )
-    store = instance.store
-    with store.registering():
-        kind, field = output
-        node = store.put(kind, {field: text})
-        if asked is not None:
-            draft = with_person(draft, instance, at.history, asked, USER, node)
-        detail = store.put(DETAIL, draft.payload())
-        step = Step(at.history.start_hash, at.history.prev, USER, node, detail, PERSON)
-        new = NewStep(store.put(STEPNODE, step.payload()), step)
-    after = record(instance, at, new, begins=begins)
-    return outcome_of(instance, after, outlook(instance, *after), USER)
 
 
 def _announced(instance: Instance, outcome: Outcome) -> Outcome:

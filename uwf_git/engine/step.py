@@ -27,6 +27,7 @@ from uwf_git.base.errors import (
     UwfError,
     Waiting,
 )
+from uwf_git.base.text import counted
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.conversation import at_rest
@@ -132,6 +133,10 @@ def step_without_hooks(
         if turn.ahead.next in (USER, None) and at_rest(instance, head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
         raise_if_stuck(instance, turn.ahead, head)
+        if typed is None and instance.runs.has_remarks(thread):
+            from uwf_git.engine.steering import with_remarks
+
+            turn = with_remarks(turn)
         turn = turn._replace(agent=agent, cwd=cwd, on_stderr=on_stderr, files=files)
         outcome = take(turn if typed is None else typed.on(turn))
     return close(instance, outcome, joined)
@@ -174,12 +179,38 @@ def held(instance: Instance, thread: ThreadId, lock: AbstractContextManager[int]
 
 
 def close(instance: Instance, outcome: Outcome, joined: list[Outcome] | None = None) -> Outcome:
-    """Do what follows from a turn once its lock is free, as `tell_parents`, and return its outcome."""
+    """Do what follows from a turn once its lock is free, as `tell_parents` and `settle_remarks`, and return its
+    outcome."""
+    if instance.runs.has_remarks(outcome.thread):
+        settle_remarks(instance, outcome.thread)
     if outcome.done:
         tell_parents(instance, outcome.position.head, joined)
     if not instance.witness.misses_any:  # git may delete what a lost head leads to
         maintain(instance.store.repository, shared=instance.location.here)
     return outcome
+
+
+def settle_remarks(instance: Instance, thread: ThreadId) -> Outcome | None:
+    """Record the remarks that no agent took, if nobody is at work on the thread, and return the outcome of the last;
+    warn of those that are undelivered as the thread has ended. What cannot be recorded now waits for the next step.
+    Moves `refs/uwf/threads/<ULID>`. Raises nothing."""
+    from uwf_git.engine.steering import undelivered, with_remarks
+
+    try:
+        head = instance.threads.head(thread)
+        if head.archive is not None:
+            if left := undelivered(instance, instance.threads.history(head)):
+                instance.warn(
+                    f"thread {thread} ended before {counted(len(left), 'remark')} to it reached an agent:"
+                    f" uwf thread show {thread}; {instance.threads.way_on(head)}"
+                )
+            return None
+        with held(instance, thread, instance.locks.hold(thread)) as turn:
+            after = with_remarks(turn)
+            return None if after is turn else outcome_of(instance, after.at, after.ahead, USER)
+    except UwfError as error:
+        log.info("H6T2WQ9C", "leaves remarks to the next step: {why}", thread=thread, why=error.message)
+        return None
 
 
 def take(turn: Turn) -> Outcome:

@@ -382,6 +382,12 @@ class TurnRecord(NamedTuple):
     failed: bool = False
 
     @property
+    def is_remark(self) -> bool:
+        """Whether a person said it to the running agent: `call` is the remark's id, and `arguments` have who said it
+        when."""
+        return self.role == "user" and self.call is not None
+
+    @property
     def type(self) -> Hash:
         """The type of its node."""
         return CACHING_TURN if self.usage is not None and self.usage.written else TURN

@@ -11,7 +11,9 @@
     runs/<ULID>.now       the model, and the latest line of output
     runs/<ULID>.log       the agent's standard error
     runs/<ULID>.off       why a step is being interrupted, for its engine
+    runs/<ULID>.takes     the agent that takes remarks while it works
     runs/<ULID>.detached  the output of the thread's last detached run
+    remarks/<ULID>/       remarks that wait for a running agent; see `mailbox`
     sessions/<hash>       the thread that an agent's session belongs to, and how the session was left here
     folders/<ULID>        the working folder of a thread's agents
     trusted/<SHA-256>     trusted code; see `Trusted`
@@ -66,6 +68,7 @@ _OF_A_RUN = (
     "printed",
     "now",
     "off",
+    "takes",
     "answer",
 )
 _SHOWN = 240  # characters of a line that is being said
@@ -76,7 +79,14 @@ _BEGUN = 21  # bytes before the words: the start time, which identifies the stre
 _MOST_PRINTED = 8 << 20  # bytes of a command's lines that are kept for those who watch
 OUTPUT_END = 64 << 10  # bytes of them that are read at once
 LOG_END = 4096  # bytes of a log in which its last line is looked for
-_SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
+_SEEN = {
+    "role": str,
+    "model": str,
+    "tokens": int,
+    "said": str,
+    "remark": str,
+}  # of a note, for those who watch
+REMARKS = "remarks"  # the folder of mailboxes
 
 
 class EngineOrder(NamedTuple):
@@ -204,6 +214,7 @@ class Runs:
     def __init__(self, private: Path, nonce: str = "") -> None:
         self._folder = private / "runs"
         self._below = f"{self._folder}/"
+        self._remarks = f"{private}/{REMARKS}/"
         self._given = nonce
         self._nonces: dict[ThreadId, str] = {}  # of the orders of this process
 
@@ -429,6 +440,19 @@ class Runs:
         with contextlib.suppress(OSError):
             (self._folder / f"{thread}.off").unlink(missing_ok=True)
 
+    def has_remarks(self, thread: ThreadId) -> bool:
+        """Return whether remarks to a thread may wait in its mailbox."""
+        return os.path.isdir(self._remarks + thread)  # noqa: PTH112
+
+    def take_remarks(self, thread: ThreadId, agent: str) -> None:
+        """Announce that the agent of the step in progress takes remarks while it works. Best effort."""
+        with contextlib.suppress(StoreUnwritable):
+            write_private(Path(self._path(thread, "takes")), agent.encode("utf-8", "replace"), mode=_MINE)
+
+    def remark_taker(self, thread: ThreadId) -> str:
+        """Return the agent that takes remarks while it works, "" if none."""
+        return content_of(self._path(thread, "takes")).decode("utf-8", "replace")
+
     def began(self, thread: ThreadId) -> float | None:
         """Return the Unix time of the order, else None."""
         try:
@@ -520,7 +544,8 @@ class Runs:
 
     def note(self, thread: ThreadId, note: Mapping[str, Any]) -> None:
         """Add a note: {agent, turn, blob}, {agent, session}, or {usage, cost} for `spending`. A turn's note also has
-        `role`, `model`, `tokens`, its last line `said`, and the `place` that `keep_turn` gave its node, if any."""
+        `role`, `model`, `tokens`, its last line `said`, the id of the `remark` that it is, and the `place` that
+        `keep_turn` gave its node, if any."""
         with self._noting(thread):
             self._append(self._path(thread, "turns"), _json(note) + b"\n")
 

@@ -241,10 +241,12 @@ def _play(invocation: Invocation, head: Head, turn: HumanTurn, asked_by: Hash | 
 def say(invocation: Invocation, thread: str, message: str | None) -> None:
     """Add a remark to a thread that is not waiting. The next prompt includes it.
 
-    A remark is recorded as a step. It does not change which role is next.
+    A remark is recorded as a step. It does not change which role is next. Of a
+    thread at work, an agent that can takes it at its next turn.
     """
-    from uwf_git.api.control import say as remark
-    from uwf_git.engine.inbox import check_remarkable
+    from uwf_git.api.control import steer
+    from uwf_git.engine.outcome import Outcome
+    from uwf_git.engine.steering import check_remarkable, fate
 
     instance = invocation.instance
     thread_id = find_thread(invocation, thread)
@@ -253,7 +255,16 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
         message = _remark(thread_id)
     elif message == resolve.STDIN:
         message = resolve.read_stdin("remark")
-    emit_outcome(invocation, remark(instance, thread_id, message))
+    said = steer(instance, thread_id, message)
+    if isinstance(said, Outcome):
+        emit_outcome(invocation, said)
+        return
+    head = instance.threads.head(thread_id)
+    value = {
+        **{"workflow": head.row.workflow, "thread": thread_id, "head": head.node, "done": False},
+        **{"status": ThreadState.RUNNING.word, "role": None, "agent": None, "remark": said.as_json()},
+    }
+    invocation.emit(value, lambda shown: f"the remark waits: {fate(shown['remark'])}")
 
 
 def _remark(thread: ThreadId) -> str:

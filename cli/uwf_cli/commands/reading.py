@@ -230,6 +230,14 @@ def _running(state: Any) -> list[tuple[str, str]]:
     return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
 
 
+def _remarks(state: Any) -> list[tuple[str, str]]:
+    if not state.get("remarks"):
+        return []
+    from uwf_git.engine.steering import fate
+
+    return [("remark", f"{one_line(remark['text'], 200)} · {fate(remark)}") for remark in state["remarks"]]
+
+
 def _workspace(state: Any) -> str:
     if not (place := state.get("workspace")):
         return ""
@@ -268,7 +276,7 @@ _STATE = Record(
     ("work", _work),
     _warnings,
     "updated",
-    *(_running, ("asked", _census), _branches),
+    *(_running, _remarks, ("asked", _census), _branches),
     *("error", "problem", "asks"),
     _questions,
     *(("fields", _fields), ("for", "assignee")),

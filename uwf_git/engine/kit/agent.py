@@ -380,7 +380,7 @@ class Agent:
             usage = sum_tokens([detail_here.usage, *(turn.usage for turn in read)])
             detail_here = detail_here._replace(budget=order.budget, usage=usage)
             detail_here = recorder.keep_session(detail_here, conversation.keep_session)
-            return recorder.detail(detail_here, [*read, *turns], order, head.node)
+            return recorder.detail(detail_here, [*read, *recorder.with_remarks(turns)], order, head.node)
 
         with ExitStack() as stack:
             if context.mounts is not None:
@@ -486,6 +486,8 @@ class Agent:
             secrets=instance.secrets,
             instance=instance,
             mounts=_mounts(instance, at, role, cwd, resume is not None),
+            has_remarks=recorder.has_remarks,
+            take_remarks=recorder.take_remarks,
         )
         return context
 

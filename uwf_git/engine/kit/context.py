@@ -140,6 +140,10 @@ class Context(NamedTuple):
     killed, the next step takes it over. `hear(text)` streams a model's words to watchers; `hear(None)` says
     that the stream broke off and is repeated.
 
+    `take_remarks()` returns as turns what a person has said since the step began, recorded; an agent that can be told
+    something while it works calls it before it asks its model again, and tells these texts. `has_remarks()` is whether
+    there are any. Whoever speaks learns that the agent takes remarks once it has called one of the two.
+
     `extract(schema, prompt="", text=None)` returns data valid by a JSON Schema or the schema with that hash:
     found in `text`, or read by the extraction model from it, or without a text from the thread. `prompt`
     instructs the model; its tokens count for this step. Raises AgentFailed if there is no such data, Invalid
@@ -171,6 +175,8 @@ class Context(NamedTuple):
     instance: "Instance"
     mounts: "Mounts | None" = None
     keep: Callable[[Reply], None] = lambda reply: None
+    has_remarks: Callable[[], bool] = lambda: False
+    take_remarks: Callable[[], tuple[TurnRecord, ...]] = lambda: ()
 
     @property
     def variables(self) -> dict[str, str]:

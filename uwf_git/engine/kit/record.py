@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.kit.context import KeptSession, Reply
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
+    from uwf_git.store.mailbox import Remark
     from uwf_git.store.private import EngineOrder, LiveStream
 
 _INTERVAL = 0.2  # seconds
@@ -113,6 +114,7 @@ class Recorder:
         self._noted: set[int] = set()  # of the turns, by identity
         self._told_before = 0  # turns, when an answer was the last time not the last word
         self._is_failing = False
+        self._takes = False  # remarks, as was announced
         self._oversized: Oversized | None = None
 
     def redact(self, value: Any, where: str) -> Any:
@@ -217,8 +219,52 @@ class Recorder:
                     "model": self._model,
                     "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
                     "said": self._describe(turn),
+                    **({"remark": turn.call} if turn.is_remark else {}),
                 },
             )
+
+    def has_remarks(self) -> bool:
+        """Return whether a person has said something that this step's agent may take. Announces that it takes it."""
+        runs, thread = self._instance.runs, self._thread
+        if thread is None:
+            return False
+        if not self._takes:
+            if not runs.is_asked(thread):
+                return False
+            self._takes = True
+            runs.take_remarks(thread, self._clean(self._agent))
+        return runs.has_remarks(thread) and bool(self._untaken(thread))
+
+    def take_remarks(self) -> tuple[TurnRecord, ...]:
+        """Record what a person has said meanwhile, and return these turns, for the agent to be told at once."""
+        if not self.has_remarks() or self._thread is None:
+            return ()
+        turns = []
+        for remark in self._untaken(self._thread):
+            if remark.secrets:
+                self._redacted["remark"] += remark.secrets
+            turns.append(remark.turn)
+            self.record(turns[-1])
+        return tuple(turns)
+
+    def _untaken(self, thread: ThreadId) -> list[Remark]:
+        """Return the remarks that neither this nor another run of the step's agent has taken."""
+        from uwf_git.store.mailbox import Mailbox
+
+        remarks = Mailbox(self._instance.store.repository.private).all(thread)
+        taken = {turn.call for turn in self.turns if turn.is_remark}
+        taken |= {note.get("remark") for note in self._instance.runs.notes(thread)} if remarks else set()
+        return [remark for remark in remarks if remark.id not in taken]
+
+    def with_remarks(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
+        """Return turns with the remarks that the agent took, each at its place among what was recorded."""
+        whole, own = list(turns), {turn.call for turn in turns if turn.is_remark}
+        for place, turn in enumerate(self.turns):
+            if turn.is_remark and turn.call not in own:
+                before = {id(item) for item in self.turns[:place]}
+                at = max((number for number, item in enumerate(whole, 1) if id(item) in before), default=0)
+                whole.insert(at, turn)
+        return tuple(whole)
 
     def hear(self, text: str | None) -> None:
         """Stream a model's words to watchers; None if the stream broke off and is repeated."""
@@ -505,6 +551,8 @@ class Answers:
         if reply.detail is not None or runs.broken_off(self._thread):
             return
         clean = self._instance.redactor.value
+        if reply.turns:
+            reply = reply._replace(turns=self._recorder.with_remarks(reply.turns))
         value = reply_value(reply, self._turn)
         try:
             runs.keep_answer(self._thread, self._order, number, clean(sound(value))[0], synced)

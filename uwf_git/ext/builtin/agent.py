@@ -99,7 +99,13 @@ def _begun(ctx: Context, options: Options, begin: str, tools: str) -> Loop:
         return judged_answer(ctx, Reply(text)).problems
 
     return Loop(
-        messages, missing, ctx.record, _turns(ctx, options), conversations.talks(ctx.role), _must_end(ctx)
+        messages,
+        missing,
+        ctx.record,
+        _turns(ctx, options),
+        conversations.talks(ctx.role),
+        _must_end(ctx),
+        ctx.take_remarks,
     )
 
 

@@ -66,7 +66,7 @@ class LoopEnd(NamedTuple):
 
 class Loop:
     """A model's step. `talks`: any answer is accepted. `must_end`: tools stay to the last request, and no end
-    is a failure."""
+    is a failure. `remarks` are taken before each request."""
 
     def __init__(
         self,
@@ -76,9 +76,11 @@ class Loop:
         turns: int,
         talks: bool = False,
         must_end: bool = False,
+        remarks: Callable[[], Sequence[TurnRecord]] = lambda: (),
     ) -> None:
         self._talks = talks
         self._must_end = must_end
+        self._remarks = remarks
         self._most = turns
         self._conversation = conversation
         self._missing = missing
@@ -126,6 +128,9 @@ class Loop:
                 self._notify(_NOTICE_IN_TALK if self._talks else _NOTICE)
             elif count and last:
                 self._notify(_LAST_IN_TALK if self._talks else _LAST)
+            for remark in self._remarks():
+                self._conversation.tell(remark.text)
+                self._add(remark)
             done = self._ask(ask, "none" if last else "auto")
             count += 1
             calls = self._take(done, last)
