@@ -120,7 +120,7 @@ def browser_page(page: Page) -> Iterator[Page]:
     said: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
-        if "status of 4" in message.text and message.location["url"] == page.url:
+        if "status of 4" in message.text and "/static/" not in message.location["url"]:
             return
         if message.type == "error" or "Content Security Policy" in message.text:
             said.append(message.text)

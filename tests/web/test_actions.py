@@ -291,6 +291,7 @@ def test_why_no_agent_could_work_stands_on_the_page_until_one_has(
     browser_page.goto(serving.launch)
     browser_page.goto(f"{serving.address}/thread/{asking}")
     browser_page.get_by_role("button", name="blue").click()
+    expect(browser_page.get_by_role("button", name="Do one step")).to_be_visible()
     for button, command in (("Do one step", "step"), ("Run to the end", "run")):
         said = uwf("thread", command, asking, check=2).error
         browser_page.get_by_role("button", name=button).click()

@@ -24,6 +24,7 @@ def test_the_prompt_stands_above_the_form_and_a_button_decides(
     keep_picture(browser_page, "persons-role")
     button.click()
     expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_have_count(0)
+    expect(browser_page.locator("#step-2")).to_be_attached()
     assert uwf("thread", "steps", gated).json[-1]["output"] == {
         "decision": "change",
         "note": "Shorter <b>please</b>",

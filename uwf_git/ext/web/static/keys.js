@@ -1,15 +1,22 @@
-// Keys without a modifier: to the search, through the rows of a page. None is taken while somebody types, and all can be
-// switched off, since speech input may press them by accident.
+// Keys without a modifier, which the page declares: `data-key="r" data-key-label="retry"` on what a key presses, and
+// `data-rows` on a list whose rows j and k go through and x checks. None is taken while somebody types, and all can be
+// switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form.
 
-const ROWS = ".threads > li, .timeline tbody > tr, .hits li, .compared > li";
+const ROWS = "[data-rows] > *, .threads > li, .timeline tbody > tr, .hits li, .compared > li";
+const TYPING = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, dialog, [contenteditable]";
 const OFF = "uwf.keys"; // in the browser's own storage
 
-const keys = {
+const always = {
   "/": ["to the search field", search],
   j: ["to the next row", () => move(1)],
   k: ["to the previous row", () => move(-1)],
-  "?": ["this list", () => list.showModal()],
+  x: ["check the row", check],
+  "?": ["this list", open],
 };
+
+const isReachable = (node) => !node.disabled && node.checkVisibility({ visibilityProperty: true });
+const declared = () => [...document.querySelectorAll("[data-key]")].filter(isReachable);
+const rows = () => [...document.querySelectorAll(ROWS)].filter((row) => row.checkVisibility());
 
 function search() {
   const field = document.querySelector("main input[type=search]");
@@ -18,13 +25,32 @@ function search() {
   field?.focus();
 }
 
+// What of a row takes the focus.
+const handle = (row) => row.querySelector("a[href], summary, button") ?? (row.matches("a[href]") ? row : null);
+
+const current = (list) => list.findIndex((row) => row.contains(document.activeElement));
+
 // From the row that has the focus, else from the edge of the window.
 function move(by) {
-  const links = [...document.querySelectorAll(ROWS)].map((row) => row.querySelector("a")).filter((link) => link?.checkVisibility());
-  if (by < 0) links.reverse();
-  const at = links.findIndex((link) => link.closest(ROWS).contains(document.activeElement));
-  const inside = (link) => (by > 0 ? link.getBoundingClientRect().top >= 0 : link.getBoundingClientRect().bottom <= innerHeight);
-  (at < 0 ? links.find(inside) : links[at + 1])?.focus();
+  const list = rows().filter(handle);
+  if (by < 0) list.reverse();
+  const at = current(list);
+  const isInside = (row) => {
+    const { top, bottom } = handle(row).getBoundingClientRect();
+    return by > 0 ? top >= 0 : bottom <= innerHeight;
+  };
+  const row = at < 0 ? list.find(isInside) : list[at + 1];
+  if (row) handle(row).focus();
+}
+
+function check() {
+  const list = rows();
+  list[current(list)]?.querySelector("input[type=checkbox]")?.click();
+}
+
+function press(node) {
+  if (node.matches("input:not([type=checkbox], [type=radio]), textarea, select")) node.focus();
+  else node.click();
 }
 
 function isOff() {
@@ -36,25 +62,62 @@ function isOff() {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey || isOff()) return;
-  if (event.target.closest?.("input, textarea, select, dialog, [contenteditable]") || !Object.hasOwn(keys, event.key)) return;
+  const { target, key } = event;
+  if (event.defaultPrevented || event.isComposing || event.metaKey || event.altKey) return;
+  if (event.ctrlKey) {
+    if (key === "Enter" && target.matches?.("textarea") && target.form) send(event, target.form);
+    return;
+  }
+  if (isOff() || target.closest?.(TYPING)) return;
+  const node = declared().find((each) => each.dataset.key === key);
+  if (!node && !Object.hasOwn(always, key)) return;
   event.preventDefault();
-  keys[event.key][1]();
+  if (node) press(node);
+  else always[key][1]();
 });
 
-function element(name, ...children) {
-  const made = document.createElement(name);
-  made.append(...children);
-  return made;
+function send(event, form) {
+  const buttons = [...form.elements].filter((each) => each.type === "submit" && isReachable(each));
+  const main = buttons.find((each) => each.matches("[data-main], .main, .primary")) ?? (buttons.length === 1 ? buttons[0] : null);
+  if (!main) return;
+  event.preventDefault();
+  form.requestSubmit(main);
 }
 
-const list = element("dialog");
-const title = element("h2", "Keys"), names = element("dl"), use = element("input"), close = element("button", "Close");
-title.id = "keys-title";
-names.className = "facts";
-for (const [key, [what]] of Object.entries(keys)) names.append(element("dt", element("kbd", key)), element("dd", what));
-use.type = "checkbox";
-use.checked = !isOff();
+// The list of keys
+
+function element(name, attributes, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+const names = element("dl", { class: "facts" });
+const use = element("input", { type: "checkbox" });
+const close = element("button", { type: "button" }, "Close");
+const list = element("dialog", { id: "keys", "data-live-own": "", "aria-labelledby": "keys-title" },
+  element("h2", { id: "keys-title" }, "Keys"), names, element("p", {}, element("label", {}, use, " Use these keys")), close);
+const opener = element("button", { type: "button" }, "Keys");
+const foot = element("footer", { id: "keys-foot", class: "keys", "data-live-own": "" }, opener);
+
+function labelOf(node) {
+  return node.dataset.keyLabel || node.getAttribute("aria-label") || node.textContent.trim().replace(/\s+/g, " ").slice(0, 60);
+}
+
+function open() {
+  const labels = new Map();
+  for (const node of declared()) if (!labels.has(node.dataset.key)) labels.set(node.dataset.key, labelOf(node));
+  const hasRows = rows().length > 0, hasChecks = rows().some((row) => row.querySelector("input[type=checkbox]"));
+  for (const [key, [label]] of Object.entries(always)) {
+    if (labels.has(key) || (/[jk]/.test(key) && !hasRows) || (key === "x" && !hasChecks)) continue;
+    labels.set(key, label);
+  }
+  names.replaceChildren(...[...labels].flatMap(([key, label]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, label)]));
+  use.checked = !isOff();
+  list.showModal();
+}
+
 use.addEventListener("change", () => {
   try {
     localStorage.setItem(OFF, use.checked ? "on" : "off");
@@ -63,11 +126,5 @@ use.addEventListener("change", () => {
   }
 });
 close.addEventListener("click", () => list.close());
-list.setAttribute("aria-labelledby", title.id);
-list.append(title, names, element("p", element("label", use, " Use these keys")), close);
-
-const open = element("button", "Keys");
-open.addEventListener("click", () => list.showModal());
-const foot = element("footer", open);
-foot.className = "keys";
+opener.addEventListener("click", open);
 document.body.append(foot, list);

@@ -89,6 +89,7 @@ const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 function prepare() {
   if (box.dataset.live) return;
   box.dataset.live = "1";
+  box.dataset.liveOwn = "";
   box.tabIndex = 0;
   box.setAttribute("aria-label", "Turns of the step that is being made");
   box.dataset.made = (box.dataset.after ?? "").split(".")[0];
