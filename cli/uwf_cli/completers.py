@@ -150,6 +150,12 @@ def _settings(invocation: Invocation, begun: str) -> Offers:
     return _beginning(begun, dict.fromkeys([*list_values(invocation.location.root), *known_keys()]))
 
 
+def _groups(_invocation: Invocation, begun: str) -> Offers:
+    from uwf_git.api.cockpit.inbox import groups
+
+    return [(name, label) for name, label in groups().items() if name.startswith(begun)]
+
+
 complete_thread = partial(offer, _threads)
 complete_name = partial(offer, partial(_registered, "workflow"))
 complete_workflow = partial(offer, _workflows)
@@ -160,4 +166,5 @@ complete_step = partial(offer, _steps)
 complete_agent = partial(offer, _agents)
 complete_setting = partial(offer, _settings)
 complete_remote = partial(offer, _remotes)
+complete_group = partial(offer, _groups)
 complete_suite = partial(offer, partial(_registered, "suite"))

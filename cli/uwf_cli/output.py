@@ -170,6 +170,13 @@ def ago(then: float, now: float | None = None) -> str:
     return iso(then)[:10]
 
 
+def seconds_of(text: str) -> int:
+    """Return the Unix seconds of a time as `iso` writes it."""
+    import calendar
+
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
 def exact(seconds: float) -> str:
     """Format a time, in Unix seconds: `2026-01-31 09:30:00 UTC`."""
     return iso(seconds).replace("T", " ").replace("Z", " UTC")

@@ -84,6 +84,15 @@ def width() -> int | None:
     return shutil.get_terminal_size().columns
 
 
+def height() -> int | None:
+    """The terminal's lines, None if output isn't one."""
+    if not is_terminal(sys.stdout):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().lines
+
+
 def columns(text: str) -> int:
     """Return a text's columns, without styles."""
     plain = re.sub(_ANSI, "", text)

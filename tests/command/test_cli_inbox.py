@@ -71,6 +71,40 @@ def test_an_inbox_fits_a_terminal_and_cuts_nothing(uwf: Uwf, thread: str) -> Non
     assert on_terminal("inbox")[1] == "nothing waits for a person here\n"
 
 
+def test_an_inbox_that_is_too_long_for_a_terminal_keeps_its_head_and_some_of_each_group(
+    uwf: Uwf, thread: str
+) -> None:
+    asks = scripted(ASKS)
+    fails = scripted("- {role: writer, exit: 1}\n", "fails.yaml")
+    uwf("thread", "step", thread, "--agent", asks)
+    failed = [uwf("thread", "start", "pair", "-p", f"Task {number}").json["thread"] for number in range(26)]
+    uwf("thread", "run", *failed, "-j", "4", "--agent", fails, check=6)
+    size = {"columns": 80, "lines": 24}
+    shown = on_terminal("inbox", env={"NO_COLOR": "1"}, **size)[1].splitlines()
+    assert shown[0] == "asks you (1) · failed (26)"
+    assert len(shown) < 24 and max(map(len, shown)) <= 80
+    assert [line.split()[1] for line in shown[2:4]] == ["asks", "failed"]
+    assert shown[3].split()[0] == failed[-1][-6:], "the newest failure is first"
+    assert shown[-1] == "7 more: uwf inbox --group GROUP has all of one"
+    every = on_terminal("inbox", "--group", "failed", env={"NO_COLOR": "1"}, **size)[1].splitlines()
+    assert sum("failed" in line for line in every[1:]) == 26
+    assert len({item["thread"] for item in uwf("inbox", "--group", "failed").json}) == 26
+    assert "known: asks, budget, failed, land" in uwf("inbox", "--group", "odd", check=2).error["hint"]
+
+
+def test_a_failed_end_leaves_the_inbox_once_it_was_forked_or_after_a_week(
+    uwf: Uwf, gated: str, tmp_path: Path
+) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    (failed,) = uwf("inbox").json
+    assert (failed["group"], failed["kind"], failed["thread"]) == ("failed", "failed", gated)
+    assert failed["line"] == failed["question"] == "It was dropped."
+    shown = uwf("inbox", "--format", "text").out
+    assert "gate failed: It was dropped." in shown and f"uwf thread retry {gated}" in shown
+    uwf("thread", "fork", gated, "--at", "1")
+    assert [item["group"] for item in uwf("inbox").json] == ["asks"]
+
+
 def test_an_answer_is_one_of_the_options_unless_other_is_said(uwf: Uwf, thread: str) -> None:
     def answered(*more: str) -> str:
         fork = uwf("thread", "fork", thread).json["thread"]

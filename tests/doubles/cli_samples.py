@@ -119,9 +119,9 @@ def scripted(text: str, name: str = "replies.yaml") -> str:
     return f"uwf-rehearse --script {write(name, text).absolute()}"
 
 
-def resize(terminal: int, columns: int) -> None:
-    """Gives a pseudo-terminal so many columns."""
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+def resize(terminal: int, columns: int, lines: int = 40) -> None:
+    """Gives a pseudo-terminal so many columns and lines."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 def on_terminal(
@@ -129,6 +129,7 @@ def on_terminal(
     typed: Sequence[tuple[str, str | Callable[[int, int], object]]] = (),
     env: Mapping[str, str] | None = None,
     columns: int = 100,
+    lines: int = 40,
 ) -> tuple[int, str]:
     """Runs `uwf` on a pseudo-terminal and returns its exit status and all it showed. `typed` are lines to
     type, each after something that must have been shown before; or what to do then, with the number of the process and
@@ -138,7 +139,7 @@ def on_terminal(
         os.environ.update({"TERM": "xterm-256color", **(env or {})})
         # execv would pass what libraries have set behind os.environ, as readline sets COLUMNS.
         os.execve(sys.executable, [sys.executable, "-m", "uwf_cli.main", *map(str, args)], dict(os.environ))
-    resize(terminal, columns)
+    resize(terminal, columns, lines)
     waiting = list(typed)
     shown, unseen = b"", b""
     try:

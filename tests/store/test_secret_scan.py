@@ -175,6 +175,7 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     call("thread run", started["stepped"], "--agent", f"uwf-exec {failing}", check=None)
     call("thread step", started["failed"], "--agent", str(failing), check=6)
     call("thread step", started["failed"], "--agent", f"uwf-exec {failing}", check=None)
+    call("thread retry", started["failed"], "--agent", f"uwf-exec {failing}", check=None)
     putting = tmp_path / "putting.sh"
     answer = json.dumps({"text": SAID, "approved": True})
     putting.write_text(f"cat <<'EOF' | uwf agent put-step - --name put-{WORD}\n{answer}\nEOF\n")

@@ -1,4 +1,4 @@
-"""`uwf inbox`, and `uwf thread` answer, say, pause and resume."""
+"""`uwf thread` answer, say, pause and resume."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.listing import origin_mark
 from uwf_cli.completers import complete_step
-from uwf_cli.invocation import Invocation, adopt_news, find_thread
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.options import THREAD
-from uwf_cli.output import ago, approval_lines, approvals_line, iso, who_waits
+from uwf_cli.output import approvals_line
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_cli.stepping import emit_outcome
-from uwf_git.api.listing import ACTIVE, Filters, origins_of, project_value
+from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
 from uwf_git.base.thread_states import ThreadState
@@ -28,79 +27,6 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
-
-
-@command(
-    "uwf inbox",
-    "uwf inbox --for me                     without what others must do",
-    "uwf inbox --format json | jq -r '.[].command'",
-)
-@click.option(
-    "--for",
-    "whom",
-    metavar="NAME",
-    help="Only what this person may do: a name, an address, or me.",
-)
-def inbox(invocation: Invocation, whom: str | None) -> None:
-    """List threads waiting for you, oldest first.
-
-    A thread waits if it asks a question, has used up its budget, or a person plays its next role: one with
-    human: true, or one that uwf-human plays on this machine.
-    """
-    from uwf_git.api.inbox import waiting_for, waiting_for_people, warnings_value
-
-    adopt_news(invocation)
-    instance = invocation.instance
-    waits = waiting_for_people(instance) if whom is None else waiting_for(instance, whom)
-    origins = origins_of(instance)
-    threads = instance.threads
-    values = [
-        {
-            **wait.as_json(),
-            **warnings_value(instance, wait),
-            "since": iso(wait.since),
-            **project_value(threads.projects.of(threads.head(wait.thread))),
-            **origins.get(wait.thread, {}),
-        }
-        for wait in waits
-    ]
-    shown = [{**value, "ago": ago(wait.since)} for value, wait in zip(values, waits, strict=True)]
-    invocation.emit(values, _inbox_text, shown)
-    if not values:
-        invocation.note_left_out()
-
-
-def _inbox_text(value: Any) -> str:
-    return "\n".join(map(_waits_text, value)) if value else "nothing waits for a person here"
-
-
-def _waits_text(value: Any) -> str:
-    branch = terminal.style(f"(branch of {value['parent']}) ", "dim") if "parent" in value else ""
-    about = (
-        branch
-        + origin_mark(value)
-        + (f"{value['name']}: {value['title']}" if value["title"] else value["name"])
-    )
-    lines = [
-        f"{terminal.style(value['thread'], 'bold')}  {terminal.style(value['ago'], 'yellow')}",
-        *terminal.wrapped(about, 2),
-        *terminal.wrapped(f"{who_waits(value)}: {_wanted(value)}", 2),
-    ]
-    room = terminal.width()
-    for option in numbered(value["options"]):
-        lines.append("    " + (option if room is None else terminal.cut(option, max(room - 4, 1))))
-    if "approvals" in value:
-        for line in approval_lines(value["approvals"]):
-            lines += terminal.wrapped(line, 4)
-    for warning in value.get("warnings", ()):
-        lines += terminal.wrapped(f"beware: {warning}", 2)
-    if value["reason"] and value["kind"] == "question":
-        lines += terminal.wrapped(f"({value['reason']})", 2)
-    return "\n".join([*lines, "  " + terminal.style(value["command"], "cyan")]) + "\n"
-
-
-def _wanted(value: Any) -> str:
-    return one_line(value["reason"] if value["kind"] == "budget" else value["question"], 400)
 
 
 @command(

@@ -12,7 +12,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation, adopt_news
-from uwf_cli.output import ago, dollars
+from uwf_cli.output import ago, dollars, seconds_of
 from uwf_cli.selection import filters, short_ids
 from uwf_git.api.listing import (
     ENDED,
@@ -142,7 +142,7 @@ def _row(
         return (name, status, *[""] * (4 + 2 * wide + several + projects + work))
     if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
-    cells = [name, status, ago(_seconds(thread["updated"]), now)]
+    cells = [name, status, ago(seconds_of(thread["updated"]), now)]
     cells.append(f"{thread['steps']:2d} {role_name(thread['role'])}" if thread["role"] else "")
     if wide:
         cells += [thread["agent"] or "", thread["author"] or ""]
@@ -192,12 +192,6 @@ def _cost(thread: dict[str, Any]) -> str:
         return dollars(thread["cost"], thread["unpriced"] or 0)
     mark = terminal.style("rehearsed", "yellow")
     return mark if thread["cost"] is None else f"{dollars(thread['cost'], thread['unpriced'])} {mark}"
-
-
-def _seconds(text: str) -> float:
-    import calendar
-
-    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 @command(

@@ -38,14 +38,19 @@ from uwf_cli.stepping import (
     run_one,
     warn_of_agent,
 )
-from uwf_git.api.listing import TO_STEP
-from uwf_git.base.errors import Usage
+from uwf_git.api.listing import TO_STEP, Filters
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
+    from uwf_git.api.run import Options
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
 
+FAILED = frozenset(state for state in ThreadState if state.group is Group.FAILED) - {ThreadState.CORRUPT}
+"""The states of threads that are tried again."""
+_RETRIED = "{forkedFrom[thread]} has ended; {thread:bold} is its fork after step {at}"
 _PAUSE = 0.5  # seconds between two looks at what runs
 
 
@@ -110,16 +115,93 @@ def run(
     failures = Failures(invocation)
     found_all = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
     if found_all:
-        from uwf_cli.watching.side_by_side import SideBySide
-
         for thread in found_all:
             place(invocation, thread, workspace, where)
-        words = run_words(max_steps, options, remote)
         oldest_first = found_all if chosen.ids else found_all[::-1]
-        again = repeated(agent, where, remote)
-        failures.note(SideBySide(invocation, oldest_first, words, jobs, again).run(quiet))
+        _run_side_by_side(invocation, failures, oldest_first, options, max_steps, jobs, remote, quiet)
     elif not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
+        invocation.note_left_out()
+    failures.end()
+
+
+def _run_side_by_side(
+    invocation: Invocation,
+    failures: Failures,
+    threads: Sequence[ThreadId],
+    options: Options,
+    most: int,
+    jobs: int,
+    remote: str | None,
+    quiet: bool,
+) -> None:
+    from uwf_cli.watching.side_by_side import SideBySide
+
+    words = run_words(most, options, remote)
+    again = repeated(options.agent, options.cwd, remote)
+    failures.note(SideBySide(invocation, threads, words, jobs, again).run(quiet))
+
+
+@command(
+    "uwf thread retry 01JK7M",
+    "uwf thread retry --since 16h -j 4              all that failed since",
+    "uwf thread retry --workflow triage --agent llm by another agent",
+)
+@threads
+@click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="Run up to N threads in parallel.")
+@MAX_STEPS
+@AGENT
+@WAIT
+@QUIET
+def retry(
+    invocation: Invocation,
+    chosen: Selection,
+    jobs: int,
+    max_steps: int,
+    agent: AgentOptions | None,
+    wait: bool,
+    quiet: bool,
+) -> None:
+    """Try failed threads again, and run them until they end, wait for an answer or fail.
+
+    A thread whose last attempt failed is run. One that ended at $FAIL stays as it is: it is forked before the step that
+    led there, before its fan-out if that was the join, and the fork is run. Filters select failed threads, without
+    those that were forked since.
+    """
+    from uwf_git.api.cockpit.retry import plans_for, to_retry
+    from uwf_git.api.fork import fork_thread
+    from uwf_git.api.preflight import require_ready_thread
+    from uwf_git.api.run import Options
+
+    instance, failures, untried = invocation.instance, Failures(invocation), list[UwfError]()
+    if chosen.ids or chosen.filters == Filters():
+        ids = chosen_threads(invocation, chosen, failures)
+    else:
+        filters = chosen.filters._replace(states=chosen.filters.states or FAILED)
+        oldest_first = chosen_threads(invocation, chosen._replace(filters=filters), failures, FAILED)[::-1]
+        ids = to_retry(instance, oldest_first)
+    plans = plans_for(instance, ids, untried)
+    for error in untried:
+        if len(chosen.ids) == 1:
+            raise error
+        failures.add(error)
+    options, threads = Options(agent, patience=patience(wait)), []
+    for plan in plans:
+        thread = plan.thread
+        if plan.at is not None:
+            thread, step, source, _ = fork_thread(instance, thread, plan.at)
+            value = {"thread": thread, "forkedFrom": {"step": step, "thread": source}, "at": plan.at}
+            invocation.emit(value, _RETRIED, compact=True)
+        threads.append(thread)
+    if len(threads) == 1 and len(chosen.ids) == 1:
+        require_ready_thread(instance, threads[0], agent)
+        warn_of_agent(invocation, threads[0], agent)
+        run_one(invocation, threads[0], options, max_steps, quiet)
+        return
+    if threads:
+        _run_side_by_side(invocation, failures, threads, options, max_steps, jobs, None, quiet)
+    elif not chosen.ids:
+        invocation.note("no such threads have failed")
         invocation.note_left_out()
     failures.end()
 

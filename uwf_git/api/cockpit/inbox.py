@@ -74,17 +74,17 @@ def _of_waits(instance: Instance, waits: Sequence[Waits]) -> list[dict[str, Any]
     listed_waits = [
         ListedThread(heads[wait.thread], states.get(wait.kind, ThreadState.ASKING)) for wait in waits
     ]
-    values = thread_items(instance, listed_waits)
+    items = thread_items(instance, listed_waits)
     return [
         {
             "group": _group(wait),
-            **value,
             **wait.as_json(),
-            **warnings_value(instance, wait),
             "since": iso(wait.since),
             "commands": [wait.command, f"uwf thread show {wait.thread}"],
+            **warnings_value(instance, wait),
+            **{name: value for name, value in item.items() if name not in wait._fields},
         }
-        for wait, value in zip(waits, values, strict=True)
+        for wait, item in zip(waits, items, strict=True)
     ]
 
 
@@ -154,16 +154,23 @@ def _values(
 ) -> list[dict[str, Any]]:
     """Return threads that ask nothing with the keys of those that do."""
     values = []
-    for value in thread_items(instance, threads):
-        ways = commands(value)
-        asks = {"kind": group, "role": value["now"] or value["role"] or "", "question": value["line"] or ""}
-        more = {
+    for item in thread_items(instance, threads):
+        ways, line = commands(item), item["line"] or ""
+        asked = {
+            "group": group,
+            "thread": item["thread"],
+            "kind": group,
+            **{name: item[name] or "" for name in ("name", "workflow", "title")},
+            "role": item["now"] or item["role"] or "",
+            "question": line,
             "options": [],
-            "reason": value["line"] or "",
-            "since": value["updated"],
-            "step": value["head"],
+            "reason": line,
+            "since": item["updated"],
+            "command": ways[0],
+            "step": item["head"],
+            "commands": ways,
         }
-        values.append({"group": group, **value, **asks, **more, "command": ways[0], "commands": ways})
+        values.append({**asked, **{name: value for name, value in item.items() if name not in asked}})
     return values
 
 

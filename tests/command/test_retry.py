@@ -1,0 +1,76 @@
+"""`uwf thread retry` runs a thread that failed, or a fork of one that ended at $FAIL."""
+
+from __future__ import annotations
+
+import json
+
+from cli_samples import scripted
+from conftest import Uwf
+from workflows import opened
+
+from uwf_git.api.cockpit.retry import plan_retry
+from uwf_git.format.ids import ThreadId
+
+FAILS = "- {role: writer, exit: 1}\n"
+DONE = "- {role: writer, output: {text: a}}\n- {role: critic, output: {approved: true}}\n"
+
+
+def commands(thread: str) -> tuple[str, ...]:
+    instance = opened()
+    return plan_retry(instance, instance.threads.head(ThreadId(thread))).commands
+
+
+def test_a_thread_whose_attempt_failed_is_run_again(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(FAILS), check=6)
+    assert commands(thread) == (f"uwf thread run {thread}",)
+    done = uwf("thread", "retry", thread, "--agent", scripted(FAILS + DONE), "--format", "text")
+    assert "completed" in done.out
+    assert [item["thread"] for item in uwf("thread", "list", "--all").json] == [thread]
+    refused = uwf("thread", "retry", thread, check=1).error
+    assert refused["message"] == f"thread {thread} is completed" and "uwf thread fork" in refused["hint"]
+
+
+def test_an_end_at_fail_is_forked_before_the_step_that_led_there(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    assert commands(gated) == (f"uwf thread fork {gated} --at 1", "uwf thread run FORK")
+    tried = uwf("thread", "retry", gated, check=5)
+    (fork,) = (item for item in uwf("thread", "list").json if item["thread"] != gated)
+    assert fork["forkedFrom"]["thread"] == gated and (fork["steps"], fork["now"]) == (1, "gate")
+    forked = {"thread": fork["thread"], "forkedFrom": {"step": fork["head"], "thread": gated}, "at": 1}
+    assert json.loads(tried.out) == forked
+    assert uwf("thread", "show", gated).json["status"] == "failed"
+    waits = uwf("thread", "retry", fork["thread"], check=1).error
+    assert waits["message"] == f"thread {fork['thread']} waits for a person"
+
+
+def test_filters_try_what_failed_once_and_leave_the_others_alone(uwf: Uwf, gated: str) -> None:
+    from cli_samples import PAIR, write
+
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    idle = uwf("thread", "start", "pair", "-p", "Idle").json["thread"]
+    failing = [uwf("thread", "start", "pair", "-p", f"Task {number}").json["thread"] for number in range(2)]
+    uwf("thread", "run", *failing, "--agent", scripted(FAILS), check=6)
+    assert "give ids" in uwf("thread", "retry", check=2).error["hint"]
+    uwf("thread", "retry", "--workflow", "pair", "-j", "2", "--agent", scripted(FAILS + DONE))
+    uwf("thread", "retry", "--since", "1h", check=5)  # the fork waits for its person
+    states = {item["thread"]: item["status"] for item in uwf("thread", "list", "--all").json}
+    assert [states[thread] for thread in (*failing, idle, gated)] == [
+        "completed",
+        "completed",
+        "idle",
+        "failed",
+    ]
+    assert len(states) == 5
+    again = uwf("thread", "retry", "--since", "1h", "--format", "text")
+    assert "no such threads have failed" in again.err
+    assert uwf("inbox", "--group", "failed").json == []
+
+
+def test_several_ids_are_tried_and_those_that_cannot_be_are_named(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(FAILS), check=6)
+    other = uwf("thread", "start", "pair", "-p", "Done").json["thread"]
+    uwf("thread", "kill", other)
+    tried = uwf("thread", "retry", thread, other, "--agent", scripted(FAILS + DONE), check=None)
+    assert tried.code == 1 and f"thread {other} is killed" in tried.err
+    assert uwf("thread", "show", thread).json["status"] == "completed"
