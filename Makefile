@@ -124,7 +124,7 @@ $(BENCH_VENV)/.installed: pyproject.toml $(SOURCES) | $(BENCH_VENV)/bin/python
 	@echo "installing uwf-git into $(BENCH_VENV)"
 	@rm -rf build
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) --upgrade --force-reinstall --no-deps .
-	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) '.[bench,web,fleet,chat,code]'
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) '.[bench,web,fleet,chat,code,top]'
 	@rm -rf build
 	@touch $@
 

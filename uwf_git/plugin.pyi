@@ -50,6 +50,7 @@ from uwf_cli.page.markup import document as document
 from uwf_cli.page.markup import tag as tag
 from uwf_cli.selection import Selection as _ThreadSelection
 from uwf_cli.selection import chosen_threads as chosen_threads
+from uwf_cli.selection import filters as _thread_filters
 from uwf_cli.selection import short_ids as short_ids
 from uwf_cli.selection import threads as _selected_threads
 from uwf_cli.starting import begin as _begin_thread
@@ -87,6 +88,8 @@ from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE as LARGEST_IN_A_LINE
 from uwf_git.api.cockpit.weight import in_words as _weight_in_words
 from uwf_git.api.cockpit.weight import weight as _node_weight
 from uwf_git.api.compilers import compiler as _compiler_of
+from uwf_git.api.conversation import next_prompt as next_prompt
+from uwf_git.api.conversation import past_prompt as past_prompt
 from uwf_git.api.dispatch import StepOptions as StepOptions
 from uwf_git.api.exchange import is_new as _is_new_remote
 from uwf_git.api.exchange import push as _push_threads
@@ -218,6 +221,7 @@ from uwf_git.base.text import one_line as one_line
 from uwf_git.base.text import printable as printable
 from uwf_git.base.text import settled as _settled_text
 from uwf_git.base.text import shortened as shortened
+from uwf_git.base.text import without_colours as without_colours
 from uwf_git.base.thread_states import ThreadState as ThreadState
 from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
 from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
@@ -1026,3 +1030,4 @@ parse_trust_file = _parse_trust_file
 trust_policies = _trust_policies
 workspace_at = _workspace_at
 yaml_scalar = _yaml_scalar
+thread_filters = _thread_filters

@@ -259,7 +259,6 @@ _SYNONYMS = {
     "tail": ("watch",),
     "tell": ("say",),
     "test": ("rehearse",),
-    "top": ("ps",),
     "unpause": ("resume",),
     "view": ("show", "read"),
     "wait": ("wait", "run"),

@@ -141,7 +141,6 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
         ("show 01JK7M", "thread show"),
         ("start solve-issue -p x", "thread start"),
         ("stop 01JK7M", "thread stop"),
-        ("top", "ps"),
         ("thread history 01JK7M", "thread steps"),
         ("delete 01JK7M", "thread rm"),
         ("workflow delete pair", "workflow rm"),

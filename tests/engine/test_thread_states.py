@@ -62,6 +62,8 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/crews/commands/events.py": {"failed"},
     "ext/evaluation/commands/result_output.py": {"failed"},
     "ext/mcp/tools.py": {"running", "waiting"},
+    "ext/top/board.py": {"running"},
+    "ext/top/pane.py": {"failed", "running", "waiting"},
     "ext/web/events.py": {"failed"},
     "ext/web/thread.py": {"paused", "running"},
     "format/types.py": {"failed"},

@@ -43,7 +43,7 @@ ci print, ci check, ci comment, land, effect list, claims, blame
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync"
-SERVES = {"mcp", "web", *(f"fleet {each}" for each in FLEET.split())}
+SERVES = {"mcp", "top", "web", *(f"fleet {each}" for each in FLEET.split())}
 
 
 def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[str]:

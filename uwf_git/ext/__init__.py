@@ -12,6 +12,7 @@ OURS = (
     "evaluation",
     "fleet",
     "web",
+    "top",
     "mcp",
     "traces",
     "importers",

@@ -1,0 +1,634 @@
+"""The application: its screen, and the actions of its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from uwf_git.ext.top import actions, filters, keys
+from uwf_git.ext.top.asked import Command, Question, texts_of
+from uwf_git.ext.top.board import ASKS, RUNNING, Board, Row, Watcher
+from uwf_git.ext.top.filters import LAST_NIGHT, Filter
+from uwf_git.ext.top.lines import Line
+from uwf_git.ext.top.live import Live
+from uwf_git.ext.top.pane import DIFF, LIVE, PROMPT, STEPS, TABS, Content, content
+from uwf_git.ext.top.reader import Reader
+from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList
+from uwf_git.plugin import (
+    CommandFailed,
+    Instance,
+    Location,
+    ThreadId,
+    UwfError,
+    extensions,
+    itself,
+    one_line,
+)
+
+WIDE = 120
+"""Columns from which on the list and a thread are beside each other."""
+
+_TICK = 0.15  # seconds between two looks at the store
+_AGES = 10.0  # and between two drawings of ages
+_TOLD = 8.0  # seconds that a message stays
+_SIDEWAYS = 20  # columns
+
+_HINT = "Enter open  a answer  r run  s stop  p pause  f fork  / filter  : command  ? keys  q quit"
+
+
+def run(location: Location, place: Path | None, wanted: Filter) -> None:
+    """Run the application on this terminal until it is left."""
+    Top(location, place, wanted).run(mouse=False)
+
+
+class Top(App[None]):
+    """The board of a store, the thread under the cursor, and a line for input."""
+
+    AUTO_FOCUS = None
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", priority=True, show=False)]
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; layout: vertical; }
+    Bar, Foot { height: 1; }
+    Horizontal { height: 1fr; }
+    ThreadList { width: 1fr; height: 100%; }
+    Pane { width: 1fr; height: 100%; }
+    Input { height: 1; border: none; padding: 0 1; display: none; background: ansi_default; color: ansi_default; }
+    Input.-shown { display: block; }
+    """
+
+    def __init__(self, location: Location, place: Path | None, wanted: Filter) -> None:
+        super().__init__(ansi_color=True)
+        self._location = location
+        self._reader = Reader(location, place)
+        self._actions = actions.Actions(location, self._tell)
+        self._filter = wanted
+        self._before_night: Filter | None = None
+        self._watcher: Watcher | None = None
+        self._live: Live | None = None
+        self._board = Board()
+        self._bar, self._foot, self._input = Bar(), Foot(), Input()
+        self._list, self._pane = ThreadList(), Pane()
+        self._is_open = False
+        self._question: Question | None = None
+        self._shown: object = None
+        self._answered: dict[ThreadId, str] = {}
+        self._changed = asyncio.Event()
+        self._again = asyncio.Event()
+        self._typed: asyncio.Future[str | None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._told_at = self._drawn_at = 0.0
+        self._by_key = keys.actions()
+        self._of_extensions = keys.of_extensions()
+
+    def compose(self) -> ComposeResult:
+        yield self._bar
+        yield Horizontal(self._list, self._pane)
+        yield self._foot
+        yield self._input
+
+    def on_mount(self) -> None:
+        self._foot.hint = _HINT
+        self._input.can_focus = False  # Tab is a key of ours
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with suppress(ValueError, RuntimeError):  # not in the main thread, as in tests
+                loop.add_signal_handler(number, self.exit)
+        self._lay_out()
+        self._begin(self._watch())
+        self._begin(self._show())
+
+    def on_unmount(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._actions.close()
+        self._reader.close()
+
+    def on_resize(self) -> None:
+        self._lay_out()
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, CommandFailed):
+                self._tell(actions.told(error), True)
+            elif isinstance(error, UwfError):
+                self._tell(actions.in_a_line(error.message, error.hint), True)
+            else:
+                assert isinstance(error, Exception)
+                self._handle_exception(error)
+
+    # Watching
+
+    async def _watch(self) -> None:
+        """Look at the store again and again, and show what is new."""
+        while True:
+            again, began = self._again.is_set(), time.monotonic()
+            self._again.clear()
+            row = self._row if self._is_pane_shown and self._pane.tab == LIVE else None
+            running = row.thread if row is not None and row.group == RUNNING else None
+            try:
+                board, live = await self._reader(partial(self._look, self._filter, again, running))
+            except UwfError as error:
+                board, live = Board(problem=error.message), None
+            if board is not None:
+                self._take(board)
+            if live is not None and row is not None and row is self._row and not self._pane.is_help:
+                self._pane.show(live)
+                self._pane.redraw()
+            self._pass_time()
+            with suppress(TimeoutError):  # a store that takes long to read is read less often
+                await asyncio.wait_for(self._again.wait(), max(_TICK, time.monotonic() - began))
+
+    def _look(
+        self, wanted: Filter, again: bool, running: ThreadId | None, instance: Instance
+    ) -> tuple[Board | None, Sequence[Line] | None]:
+        """Return the board and the live lines if they have changed. Called in the thread that reads."""
+        if self._watcher is None or self._watcher.instance is not instance:
+            self._watcher, self._live = Watcher(instance), None
+        board, live = self._watcher.look(wanted, again), None
+        if running is None:
+            self._live = None
+        else:
+            is_new = self._live is None or self._live.thread != running
+            with suppress(UwfError):  # it was removed, or can't be read: the list says so
+                if is_new:
+                    self._live = Live(instance, running)
+                assert self._live is not None
+                if self._live.look() or is_new:
+                    live = self._live.lines()
+        return board, live
+
+    def _take(self, board: Board) -> None:
+        before = self._row
+        self._board = board
+        places = {row.thread: place for place, row in enumerate(board.rows)}
+        cursor = places.get(before.thread, self._list.cursor) if before is not None else 0
+        self._list.take(board.rows, cursor)
+        self._list.problem = board.problem
+        self._list.marked &= places.keys()
+        heads = {row.thread: row.item["head"] for row in board.rows}
+        self._answered = {at: head for at, head in self._answered.items() if heads.get(at) == head}
+        self._bar.board = board
+        self._bar.filter = self._filter.text
+        self._draw()
+
+    def _pass_time(self) -> None:
+        now = time.monotonic()
+        pause = 1.0 if self._board.running else _AGES
+        if now - self._drawn_at >= pause:
+            self._drawn_at = now
+            self._list.redraw()
+        if self._foot.message and now - self._told_at >= _TOLD:
+            self._foot.message = ""
+            self._foot.redraw()
+
+    # The pane
+
+    async def _show(self) -> None:
+        """Read what the pane is to show, whenever that is something else."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            row, pane = self._row, self._pane
+            wanted = self._wanted()
+            if wanted is None or wanted == self._shown or row is None:
+                continue
+            found = await self._reader(partial(_read, row, pane.tab, pane.step))
+            if wanted == self._wanted() and not pane.is_help:
+                self._shown = wanted
+                self._question = found.question
+                is_live = pane.tab == LIVE and row.group == RUNNING
+                pane.follows = is_live
+                if not is_live:
+                    pane.show(found.lines)
+                self._draw()
+
+    def _wanted(self) -> object:
+        """Return what the pane's content follows from, None if it isn't shown."""
+        row, pane = self._row, self._pane
+        if row is None or not self._is_pane_shown:
+            return None
+        item = row.item
+        line = None if row.group == RUNNING else item["line"]
+        at = row.thread, item["head"], item["status"], item["updated"], line
+        return at, pane.tab, pane.step
+
+    @property
+    def _is_wide(self) -> bool:
+        return bool(self.size.width >= WIDE)
+
+    @property
+    def _is_pane_shown(self) -> bool:
+        return self._is_wide or self._is_open or self._pane.is_help
+
+    @property
+    def _row(self) -> Row | None:
+        rows = self._list.rows
+        return rows[self._list.cursor] if self._list.cursor < len(rows) else None
+
+    def _lay_out(self) -> None:
+        self._list.display = self._is_wide or not (self._is_open or self._pane.is_help)
+        self._pane.display = self._is_pane_shown
+        self._pane.is_alone = not self._is_wide
+        self._list.styles.width = max(45, self.size.width * 3 // 8) if self._is_wide else "1fr"
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        row, pane = self._row, self._pane
+        if self._wanted() != self._shown:
+            if isinstance(self._shown, tuple) and row is not None and self._shown[0][0] != row.thread:
+                pane.lines, pane.top, self._question = (), 0, None
+            self._changed.set()
+        if row is not None:
+            item = row.item
+            pane.title = item["title"] or row.thread
+            pane.about = " · ".join(filter(None, [item["status"], item["name"], f"…{row.thread[-6:]}"]))
+        pane.is_active = self._is_open
+        self._list.is_active = not self._is_open
+        self._list.place(self._list.cursor)
+        for widget in (self._bar, self._list, pane, self._foot):
+            widget.redraw()
+
+    # Keys
+
+    async def on_key(self, event: events.Key) -> None:
+        if self._typed is not None:
+            if event.key == "escape":
+                self._typed.set_result(None)
+            return
+        name = next((name for name in (event.key, event.character) if name and name in self._by_key), None)
+        if name is not None:
+            event.prevent_default().stop()
+            self._act(self._by_key[name])
+        elif event.character and event.character.isascii() and event.character.isdigit():
+            self._digit(int(event.character))
+        elif event.character in self._of_extensions:
+            self._begin(self._extend(self._of_extensions[event.character]))
+
+    def _act(self, name: str) -> None:
+        work = getattr(self, f"_do_{name}")()
+        if work is not None:
+            self._begin(work)
+        self._draw()
+
+    def _do_down(self) -> None:
+        self._move(1)
+
+    def _do_up(self) -> None:
+        self._move(-1)
+
+    def _do_page_down(self) -> None:
+        self._move(self._pane.page if self._is_open else max(1, self._list.size.height - 1))
+
+    def _do_page_up(self) -> None:
+        self._move(-(self._pane.page if self._is_open else max(1, self._list.size.height - 1)))
+
+    def _do_home(self) -> None:
+        self._move(-(10**9))
+
+    def _do_end(self) -> None:
+        self._move(10**9)
+
+    def _move(self, lines: int) -> None:
+        pane = self._pane
+        if pane.is_help or (self._is_open and pane.tab != STEPS):
+            pane.scroll_by(lines)
+        elif self._is_open:
+            numbers = [item.choice for item in pane.lines if item.choice]
+            place = numbers.index(pane.chosen) if pane.chosen in numbers else -1
+            if numbers:
+                pane.choose(numbers[max(0, min(place + lines, len(numbers) - 1))])
+        else:
+            self._go_to(self._list.cursor + lines)
+
+    def _go_to(self, place: int) -> None:
+        before = self._row
+        self._list.place(place)
+        if self._row is not before:
+            self._pane.step, self._pane.top, self._pane.left, self._pane.chosen = None, 0, 0, 0
+
+    def _do_left(self) -> None:
+        self._pane.left = max(0, self._pane.left - _SIDEWAYS)
+
+    def _do_right(self) -> None:
+        self._pane.left += _SIDEWAYS
+
+    def _do_open(self) -> None:
+        if self._row is None or self._pane.is_help:
+            return
+        if self._is_open and self._pane.tab == STEPS and self._pane.chosen:
+            self._pane.step = self._pane.chosen
+            self._turn_to(DIFF)
+            return
+        if not self._is_open:
+            self._is_open = True
+            self._turn_to(LIVE if self._row.group == ASKS else self._pane.tab)
+        self._lay_out()
+
+    def _do_close(self) -> None:
+        if self._pane.is_help:
+            self._do_help()
+        elif self._is_open and self._pane.step is not None:
+            self._pane.step = None
+            self._turn_to(STEPS)
+        elif self._is_open:
+            self._is_open = False
+            self._lay_out()
+        elif self._list.marked:
+            self._list.marked = frozenset()
+        elif self._filter != Filter():
+            self._set_filter(Filter())
+
+    def _do_next_tab(self) -> None:
+        self._turn_by(1)
+
+    def _do_last_tab(self) -> None:
+        self._turn_by(-1)
+
+    def _turn_by(self, tabs: int) -> None:
+        self._turn_to(TABS[(TABS.index(self._pane.tab) + tabs) % len(TABS)])
+
+    def _turn_to(self, tab: str) -> None:
+        pane = self._pane
+        pane.tab, pane.top, pane.left = tab, 0, 0
+        pane.lines, self._question, self._shown = (), None, None
+        self._changed.set()
+
+    def _do_diff(self) -> None:
+        self._pane.step = None
+        self._do_open()
+        self._turn_to(DIFF)
+
+    def _digit(self, number: int) -> None:
+        row, question = self._row, self._question
+        if self._pane.is_help or row is None:
+            return
+        if self._is_pane_shown and self._pane.tab == LIVE and question is not None:
+            if question.thread == row.thread and (command := question.choose(number)) is not None:
+                self._begin(self._answer(row, command))
+            else:
+                self._tell(f"there is no option {number}", True)
+        elif self._is_open:
+            self._pane.step = number or None
+            self._turn_to(PROMPT if self._pane.tab == PROMPT else DIFF)
+        elif row.group == ASKS and not self._is_wide:
+            self._do_open()  # nobody answers what they haven't seen
+        self._draw()
+
+    def _do_mark(self) -> None:
+        if (row := self._row) is not None:
+            self._list.marked ^= {row.thread}
+            self._go_to(self._list.cursor + 1)
+
+    def _do_mark_all(self) -> None:
+        every = frozenset(row.thread for row in self._list.rows)
+        self._list.marked = frozenset() if self._list.marked == every else every
+
+    def _do_help(self) -> None:
+        pane = self._pane
+        pane.is_help = not pane.is_help
+        pane.top = pane.left = 0
+        pane.lines = tuple(keys.help_lines()) if pane.is_help else ()
+        self._shown = None
+        self._lay_out()
+
+    def _do_quit(self) -> None:
+        self.exit()
+
+    # Filters
+
+    async def _do_filter(self) -> None:
+        text = await self._ask("filter, as --status failed --since 12h --workflow W text", self._filter.text)
+        if text is not None:
+            self._set_filter(filters.parse(filters.split(text)))
+
+    def _do_last_night(self) -> None:
+        if self._before_night is not None and self._filter.words == LAST_NIGHT:
+            self._set_filter(self._before_night)
+        else:
+            before = self._filter
+            self._set_filter(filters.parse(LAST_NIGHT))
+            self._before_night = before
+
+    def _set_filter(self, wanted: Filter) -> None:
+        self._filter, self._before_night = wanted, None
+        self._list.marked = frozenset()
+        self._again.set()
+
+    # Actions
+
+    def _chosen(self) -> list[Row]:
+        """Return the marked threads, else the one under the cursor."""
+        marked = [row for row in self._list.rows if row.thread in self._list.marked]
+        return marked or [row for row in (self._row,) if row is not None]
+
+    async def _do_retry(self) -> None:
+        rows = [(row, command) for row in self._chosen() if (command := actions.retry(row))]
+        if not rows:
+            self._tell("there is nothing to run", True)
+        self._list.marked = frozenset()
+        for row, command in rows:
+            self._tell(f"running {self._named(row, len(rows))}")
+            await self._actions.start(command)
+
+    async def _do_stop(self) -> None:
+        await self._each("stopped", actions.stop)
+
+    async def _do_pause(self) -> None:
+        await self._each("done", actions.pause)
+
+    async def _each(self, word: str, command: Callable[[Row], tuple[str, ...] | None]) -> None:
+        rows = [(row, argv) for row in self._chosen() if (argv := command(row))]
+        self._list.marked = frozenset()
+        failures = []
+        for _, argv in rows:
+            try:
+                await self._actions.call(Command(argv))
+            except CommandFailed as error:
+                failures.append(actions.told(error))
+        done = len(rows) - len(failures)
+        if failures:
+            before = f"{done} {word}, {len(failures)} failed: " if len(rows) > 1 else ""
+            self._tell(before + failures[0], True)
+        elif rows:
+            self._tell(f"{word}: {self._named(rows[0][0], len(rows))}")
+        else:
+            self._tell("it has ended", True)
+
+    async def _extend(self, action: extensions.ThreadAction) -> None:
+        rows = self._chosen()
+        offered = await self._reader(partial(_offered, action, [row.thread for row in rows]))
+        if not offered:
+            self._tell(f"{action.label}: not possible here; uwf {' '.join(action.argv)} --help", True)
+        self._list.marked = frozenset()
+        for thread in offered:
+            self._tell(f"{action.label}: {thread}")
+            await self._actions.start((*action.argv, "--", thread))
+
+    async def _do_fork(self) -> None:
+        if (row := self._row) is None or row.item["steps"] is None:
+            return
+        at = self._pane.step or self._pane.chosen or max(0, row.item["steps"] - (row.item["now"] is None))
+        text = await self._ask("fork after step", str(at))
+        if text:
+            value = await self._actions.call(Command(("thread", "fork", f"--at={text}", "--", row.thread)))
+            self._tell(f"forked: {value['thread']}")
+
+    async def _do_answer(self) -> None:
+        row = self._row
+        if row is None:
+            return
+        if not self._is_pane_shown or self._pane.tab != LIVE:
+            self._do_open()
+            self._turn_to(LIVE)
+            self._draw()
+        question = self._question
+        if question is None or question.thread != row.thread:
+            question = (await self._reader(partial(_read, row, LIVE, None))).question
+        if question is None:
+            self._tell(f"{row.thread} is not waiting for an answer", True)
+        elif question.is_budget:
+            await self._command_line(question.command.removeprefix("uwf "))
+        elif question.fields and not (len(question.fields) == 1 and question.options):
+            await self._fill(row, question)
+        else:
+            text = await self._ask("answer, or the number of an option" if question.options else "answer")
+            if text:
+                await self._answer(row, question.say(text))
+
+    async def _fill(self, row: Row, question: Question) -> None:
+        answers: dict[str, list[str]] = {}
+        for field in question.fields:
+            told = " ".join(f"{number} {text}" for number, text in enumerate(field.choices, 1)) or field.kind
+            label = f"{field.name}{'' if field.required else ' (optional)'}: {told}"
+            while True:
+                typed = await self._ask(label)
+                if typed is None:
+                    return
+                try:
+                    texts = texts_of(field, typed)
+                except UwfError as error:
+                    self._tell(error.message, True)
+                    continue
+                break
+            if texts:
+                answers[field.name] = texts
+        await self._answer(row, question.fill(answers))
+
+    async def _answer(self, row: Row, command: Command) -> None:
+        """Answer, go to the next thread that asks, and let this one go on."""
+        if self._answered.get(row.thread) == row.item["head"]:
+            return
+        self._answered[row.thread] = row.item["head"]
+        rows = self._list.rows
+        places = (*range(self._list.cursor + 1, len(rows)), *range(self._list.cursor))
+        asking = [at for at in places if rows[at].group == ASKS and rows[at].thread not in self._answered]
+        if asking:
+            self._go_to(asking[0])
+            self._draw()
+        try:
+            value = await self._actions.call(command)
+        except CommandFailed:
+            self._answered.pop(row.thread, None)
+            raise
+        self._tell(f"answered: {self._named(row, 1)}")
+        if not value.get("done", False):
+            await self._actions.start(("thread", "run", "--", row.thread))
+
+    @staticmethod
+    def _named(row: Row, many: int) -> str:
+        return f"{many} threads" if many > 1 else one_line(row.item["title"] or row.thread, 60)
+
+    # Lines that are typed
+
+    async def _ask(self, label: str, value: str = "") -> str | None:
+        """Return a typed line, None after Esc."""
+        self._foot.message, self._foot.is_bad = label, False
+        self._told_at = time.monotonic() + 3600
+        self._foot.redraw()
+        self._input.value = value
+        self._input.add_class("-shown")
+        self._input.can_focus = True
+        self._input.focus()
+        self._typed = asyncio.get_running_loop().create_future()
+        try:
+            return await self._typed
+        finally:
+            self._typed = None
+            self._input.remove_class("-shown")
+            self.set_focus(None)
+            self._input.can_focus = False
+            self._foot.message = ""
+            self.call_after_refresh(self._draw)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if self._typed is not None and not self._typed.done():
+            self._typed.set_result(event.value)
+
+    async def _do_command(self) -> None:
+        await self._command_line("")
+
+    async def _command_line(self, text: str) -> None:
+        typed = await self._ask("uwf …; % is the thread, or those marked", text)
+        if not typed or not typed.strip():
+            return
+        threads = [row.thread for row in self._chosen()]
+        words = [word for item in filters.split(typed) for word in (threads if item == "%" else [item])]
+        words = words[1:] if words[:1] == ["uwf"] else words
+        self._leave(itself(None, *words), None, waits=True)
+
+    async def _do_shell(self) -> None:
+        if (row := self._row) is None:
+            return
+        value = await self._actions.call(Command(("workspace", "path", "--", row.thread)))
+        self._leave([os.environ.get("SHELL") or "/bin/sh"], Path(value["path"]), waits=False)
+
+    def _leave(self, argv: Sequence[str], folder: Path | None, waits: bool) -> None:
+        """Give the terminal to a program until it ends; then wait for Enter, so that what it printed can be read."""
+        environment = {**os.environ, **self._location.environment()}
+        with self.suspend():
+            try:
+                subprocess.run(argv, cwd=folder, env=environment, check=False)
+            except (OSError, KeyboardInterrupt) as error:
+                print(f"uwf: {error}")
+            if waits:
+                with suppress(EOFError, KeyboardInterrupt):
+                    input("\n[Enter] ")
+        self._again.set()
+        self.refresh(layout=True)
+
+    def _tell(self, text: str, is_bad: bool = False) -> None:
+        self._foot.message, self._foot.is_bad = text, is_bad
+        self._told_at = time.monotonic()
+        self._foot.redraw()
+
+
+def _read(row: Row, tab: str, step: int | None, instance: Instance) -> Content:
+    return content(instance, row.thread, tab, step)
+
+
+def _offered(
+    action: extensions.ThreadAction, threads: Iterable[ThreadId], instance: Instance
+) -> list[ThreadId]:
+    offered = extensions.load(action.offered)
+    return [thread for thread in threads if offered(instance, instance.threads.head(thread))]

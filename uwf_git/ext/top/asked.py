@@ -1,0 +1,115 @@
+"""The question of a waiting thread, and the commands that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.plugin import (
+    FormField,
+    Head,
+    Instance,
+    ThreadId,
+    ThreadState,
+    Usage,
+    presented_at,
+    thread_states,
+    waits_in,
+)
+
+
+class Command(NamedTuple):
+    """The words of a command after `uwf`, and the text that it reads by `-`."""
+
+    argv: tuple[str, ...]
+    text: str = ""
+
+
+class Question(NamedTuple):
+    """A thread's request at its `step`. `code` is the commit or tree that a role judges, "" for none; `command` is the
+    one that uwf inbox shows. `options` are the choices of a question, or of the only field that must be filled in."""
+
+    thread: ThreadId
+    step: str
+    kind: thread_states.Request
+    role: str
+    text: str
+    reason: str
+    command: str
+    code: str = ""
+    options: tuple[str, ...] = ()
+    fields: tuple[FormField, ...] = ()
+
+    @property
+    def is_budget(self) -> bool:
+        return self.kind is thread_states.Request.BUDGET
+
+    def choose(self, number: int) -> Command | None:
+        """Return the answer with an option, None if there is no such option."""
+        if not 0 < number <= len(self.options):
+            return None
+        option = self.options[number - 1]
+        if not self.fields:
+            return self._answer(text=option)
+        needed = next(field for field in self.fields if field.required)
+        return self._answer({needed.name: [option]})
+
+    def say(self, text: str) -> Command:
+        """Return the answer to a question with a text, or the number of an option."""
+        if text.strip().isdecimal() and (chosen := self.choose(int(text))) is not None:
+            return chosen
+        return self._answer(text=text, other=bool(self.options) and text not in self.options)
+
+    def fill(self, answers: Mapping[str, Sequence[str]]) -> Command:
+        """Return the answer with texts by field."""
+        return self._answer(answers)
+
+    def _answer(
+        self, answers: Mapping[str, Sequence[str]] = {}, text: str = "", other: bool = False
+    ) -> Command:
+        bound = [f"--for={self.step}", *([f"--code={self.code}"] if self.code else [])]
+        fields = [f"--field={name}={value}" for name, values in answers.items() for value in values]
+        words = ["--message=-"] if text else []
+        argv = ("thread", "answer", *bound, *["--other"] * other, *fields, *words, "--", self.thread)
+        return Command(argv, text)
+
+
+def texts_of(field: FormField, typed: str) -> list[str]:
+    """Return the texts of a field from a typed line: choices by their numbers too, the items of a list separated by
+    semicolons. Raises Usage."""
+    texts = [item.strip() for item in (typed.split(";") if field.is_list else [typed]) if item.strip()]
+    if not texts and field.required:
+        raise Usage(f"{field.name} must be filled in", "Esc leaves")
+    if not field.choices:
+        return texts
+    chosen = []
+    for text in texts:
+        if text.isdecimal() and 0 < int(text) <= len(field.choices):
+            text = field.choices[int(text) - 1]
+        if text not in field.choices:
+            raise Usage(f"{field.name} is one of {', '.join(field.choices)}", "or its number")
+        chosen.append(text)
+    return chosen
+
+
+def question_at(instance: Instance, head: Head, state: ThreadState) -> Question | None:
+    """Return what a thread asks, None if nothing. Raises what reading it raises."""
+    waits = waits_in(instance, head, state)
+    if waits is None:
+        return None
+    code = ""
+    if waits.kind is thread_states.Request.ROLE:
+        shown = presented_at(instance, head)
+        code = shown.code.state if shown is not None and shown.code is not None else ""
+    return Question(
+        waits.thread,
+        waits.step,
+        waits.kind,
+        waits.role,
+        waits.question,
+        waits.reason,
+        waits.command,
+        code,
+        waits.options,
+        waits.fields,
+    )

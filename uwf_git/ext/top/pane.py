@@ -1,0 +1,270 @@
+"""The tabs of a thread: its question or result, its steps, its changes, its prompt."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from uwf_git.ext.top.asked import Question, question_at
+from uwf_git.ext.top.lines import Line, fit, flat, line, lines, patch
+from uwf_git.plugin import (
+    Head,
+    Instance,
+    JudgedCode,
+    ListedThread,
+    ThreadId,
+    ThreadState,
+    UwfError,
+    as_yaml,
+    changed_files,
+    duration_text,
+    in_dollars,
+    next_prompt,
+    numbered_lines,
+    past_prompt,
+    presented_at,
+    presented_code,
+    role_name,
+    run_view,
+    spending_runs,
+    spent_together,
+    step_code,
+    steps_of,
+    thread_items,
+    thread_state,
+    thread_states,
+)
+
+LIVE, STEPS, DIFF, PROMPT = TABS = ("live", "steps", "diff", "prompt")
+
+
+class Content(NamedTuple):
+    """The lines of a tab; with the `question` that they ask, if any."""
+
+    lines: tuple[Line, ...]
+    question: Question | None = None
+
+
+def content(instance: Instance, thread: ThreadId, tab: str, number: int | None) -> Content:
+    """Return a tab of a thread; `number` is that of the chosen step, None for the whole thread. An error
+    of reading is a line."""
+    try:
+        head = instance.threads.head(thread)
+        match tab:
+            case "live":
+                return _now(instance, head)
+            case "steps":
+                return Content(tuple(_steps(instance, head)))
+            case "diff":
+                return Content(tuple(_changes(instance, head, number)))
+            case _:
+                return Content(tuple(_prompt(instance, head, number)))
+    except UwfError as error:
+        return Content((line(error.message, "bad"), line(error.hint, "dim")))
+    except (OSError, ValueError, RecursionError) as error:
+        return Content((line(f"this cannot be shown: {error}", "bad"),))
+
+
+# The thread now
+
+
+def _now(instance: Instance, head: Head) -> Content:
+    state = thread_state(instance, head)
+    question = question_at(instance, head, state)
+    if question is not None:
+        shown = _last if question.is_budget else _shown
+        return Content((*_question(question), *shown(instance, head)), question)
+    if state is ThreadState.CALL_ASKS:
+        return Content(tuple(_shown(instance, head)))
+    return Content((*_rest(instance, head, state), *_last(instance, head)))
+
+
+def _question(question: Question) -> Iterator[Line]:
+    who = role_name(question.role) if question.role else "the thread"
+    if question.is_budget:
+        yield line(f"over budget: {question.reason}", "bold")
+        yield line(question.command, "calm")
+        yield Line("")
+        return
+    yield line(f"{who} asks you", "bold")
+    for paragraph in question.text[:_QUESTION].splitlines():
+        # The one text that has to be read to its end.
+        yield from (line(part, "bold") for part in textwrap.wrap(paragraph, _WRAPPED) or [""])
+    for number, option in enumerate(numbered_lines(question.options), 1):
+        yield line(f"  {option}", "warn", number)
+    if question.reason:
+        yield line(f"({question.reason})", "dim")
+    if len(question.fields) > 1 or (question.fields and not question.options):
+        for field in question.fields:
+            told = " | ".join(field.choices) or field.kind
+            must = "" if field.required else ", optional"
+            yield line(f"  {field.name}: {told}{must}  {field.description}", "dim")
+    yield Line("")
+
+
+def _shown(instance: Instance, head: Head) -> Iterator[Line]:
+    """Yield what a person looks at before they answer: the changes first, since they are what is judged."""
+    shown = presented_at(instance, head)
+    if shown is None:
+        return
+    if (code := shown.code) is not None:
+        for warning in code.warnings:
+            yield line(f"beware: {warning}", "warn")
+        yield from _code(code)
+        if code.since is not None:
+            yield line("changes by hand since then", "bold")
+            yield from patch(code.since.patch)
+        yield Line("")
+    if shown.unshown:
+        yield line(shown.unshown, "warn")
+    if (last := shown.last) is not None:
+        yield line(f"{role_name(last.role)}, step {last.number}", "bold")
+        yield from lines(last.problem or last.answer.strip() or as_yaml(last.output), indent="  ")
+    yield line("the task", "bold")
+    yield from lines(shown.task, indent="  ")
+
+
+def _rest(instance: Instance, head: Head, state: ThreadState) -> Iterator[Line]:
+    """Yield the state of a thread that asks nothing, and why it is in it."""
+    is_bad = state.group is thread_states.Group.FAILED
+    yield line(f"{state.label}: {state.value.meaning}", "bad" if is_bad else "bold")
+    (item,) = thread_items(instance, [ListedThread(head, state)])
+    if item["line"] and item["lineKind"] == "reason":
+        yield from lines(item["line"], "bad" if is_bad else "")
+    if state is ThreadState.FAILING and (tried := instance.attempts.all(head.thread)):
+        last = tried[-1]
+        yield from lines(last.error, "bad")
+        for name, text in (("stderr", last.stderr), ("stdout", last.stdout)):
+            if text.strip():
+                yield line(name, "dim")
+                yield from lines(text[-_TAIL:], indent="  ")
+    yield Line("")
+
+
+def _last(instance: Instance, head: Head) -> Iterator[Line]:
+    shown = presented_code(instance, head)
+    if (last := shown.last) is not None:
+        yield line(f"{role_name(last.role)}, step {last.number}", "bold")
+        yield from lines(last.problem or last.answer.strip() or as_yaml(last.output), indent="  ")
+    else:
+        yield line("the task", "bold")
+        yield from lines(shown.task, indent="  ")
+
+
+# Steps
+
+
+def _steps(instance: Instance, head: Head) -> Iterator[Line]:
+    value = run_view(instance, head)
+    if value["first"] > 1:
+        yield line(f"{value['first'] - 1} steps before these: uwf thread steps {head.thread}", "dim")
+    for bar in value["bars"]:
+        yield _bar(bar)
+        for branch in bar["below"]:
+            yield _bar(branch, "  ")
+        if bar["more"]:
+            yield line(f"  and {bar['more']} more", "dim")
+    for problem in value["problems"]:
+        yield line(problem, "bad")
+    if not value["bars"]:
+        yield line("no step yet", "dim")
+
+
+def _bar(bar: dict[str, Any], indent: str = "") -> Line:
+    kind, number = bar["kind"], bar["number"]
+    is_step = number is not None and kind not in ("running", "branch")
+    name = fit(flat(f"{indent}{role_name(bar['role'])}", 40), 14)
+    took = duration_text(bar["seconds"]) if bar["seconds"] else ""
+    cost = in_dollars(bar["cost"]) if bar["cost"] else ""
+    told = bar["verdict"] if kind in ("step", "attempt", "branch") else f"{kind}: {bar['verdict']}"
+    text = f"{number if is_step else '':>4} {name} {_drawn(*bar['drawn'])} {took:>7} {cost:>8}  "
+    style = "bad" if bar["failed"] else "busy" if kind == "running" else "warn" if kind == "waiting" else ""
+    return Line(text + flat(told, _VERDICT), style, number if is_step else 0)
+
+
+def _drawn(wait: float, begin: float, end: float) -> str:
+    """Return a bar on the clock of all: a wait in dots, work in a line of a column at least."""
+    first, last = int(begin * (_CLOCK - 1)), int(end * (_CLOCK - 1))
+    waited = int(wait * (_CLOCK - 1))
+    return f"{' ' * waited}{'·' * (first - waited)}{'━' * (last - first + 1)}".ljust(_CLOCK)
+
+
+_CLOCK = 20  # columns
+_QUESTION = 20_000  # characters
+_WRAPPED = 70  # columns
+_VERDICT = 300  # characters
+_TAIL = 4_000  # characters of what an attempt printed
+
+
+def _amounts(instance: Instance, head: Head, number: int) -> list[str]:
+    """Return what a step took and cost, its failed attempts included."""
+    spent = spent_together([run.spent for run in spending_runs(instance, head) if run.number == number])
+    paid = spent.money(instance.config.prices)
+    amounts = [duration_text(spent.seconds)] if spent.seconds else []
+    amounts += [f"{spent.tokens.total:,} tokens"] if spent.tokens else []
+    return amounts + ([in_dollars(paid.cost, paid.unpriced)] if paid.cost is not None else [])
+
+
+# Changes
+
+
+def _changes(instance: Instance, head: Head, number: int | None) -> Iterator[Line]:
+    if number is None:
+        code = presented_code(instance, head).code
+        if code is None:
+            yield line("its steps have changed no code", "dim")
+        else:
+            yield from _code(code)
+        return
+    step = _step(instance, head, number)
+    amounts = _amounts(instance, head, number)
+    who = " ".join(filter(None, [role_name(step["role"]), step.get("agent") and f"by {step['agent']}"]))
+    yield line(" · ".join(filter(None, [f"step {number}", who, *amounts, step["summary"]])), "bold")
+    revision = step_code(instance, step["detail"])
+    if revision is None:
+        yield line("no files changed", "dim")
+    else:
+        yield from _code(JudgedCode(instance, head.thread, revision))
+    yield Line("")
+    yield line("output", "bold")
+    yield from lines(as_yaml(step["output"]), indent="  ")
+
+
+def _code(code: JudgedCode) -> Iterator[Line]:
+    changes = code.changes
+    if changes.absence:
+        yield line(changes.absence, "warn")
+        return
+    files = [file.as_json() for file in changes.files]
+    yield line(changed_files.summary(files), "bold")
+    for file in files[:_FILES]:
+        many = "binary" if file["binary"] else f"+{file['added']} -{file['deleted']}"
+        yield line(f"  {file['status']} {many:<12} {file['path']}")
+    yield from patch(changes.patch)
+
+
+_FILES = 200
+
+
+def _step(instance: Instance, head: Head, number: int) -> dict[str, Any]:
+    steps = steps_of(instance, head)
+    if not 0 < number <= len(steps):
+        raise UwfError(f"thread {head.thread} has no step {number}", f"it has {len(steps)}")
+    return steps[number - 1]
+
+
+# Prompt
+
+
+def _prompt(instance: Instance, head: Head, number: int | None) -> Iterator[Line]:
+    if number is not None:
+        value = past_prompt(instance, head.thread, number)
+        yield line(f"the prompt of step {number}, {role_name(value['role'])}", "bold")
+    elif head.archive is None:
+        value = next_prompt(instance, head.thread, None, False)
+        yield line(f"the prompt of the next step, {role_name(value['role'])}", "bold")
+    else:
+        value = {"prompt": instance.threads.history(head).start.prompt}
+        yield line("the task", "bold")
+    yield from lines(value["prompt"])

@@ -1,0 +1,270 @@
+"""The parts of the screen. Each draws its own lines, and redraws those that have changed alone."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Row
+from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted
+from uwf_git.ext.top.pane import TABS
+from uwf_git.plugin import ThreadState, role_name, thread_states, time_ago
+
+_SIGNS = {
+    ASKS: ("?", "warn"),
+    FAILED: ("!", "bad"),
+    RUNNING: (">", "busy"),
+    IDLE: ("-", ""),
+    PAUSED: ("=", "calm"),
+    ENDED: (".", "dim"),
+}
+_WORDS = {
+    ASKS: "ask you",
+    FAILED: ThreadState.FAILED.label,
+    RUNNING: ThreadState.RUNNING.label,
+    IDLE: ThreadState.IDLE.label,
+    PAUSED: ThreadState.PAUSED.label,
+    ENDED: "ended",
+}
+_SILENT = 180  # seconds after which silence is told
+_TITLE = 300  # characters
+_ENDS = {state.word for state in ThreadState if state.is_ended}
+
+Parts = Sequence[tuple[str, str]]
+
+
+class Surface(Widget):
+    """A widget that is lines of text."""
+
+    DEFAULT_CSS = "Surface { background: ansi_default; color: ansi_default; }"
+
+    _strips: Sequence[Strip] = ()
+
+    def parts(self, y: int) -> tuple[Parts, str]:
+        """Return the texts of a line with their styles, and the style below all of it."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        width, height = self.size
+        strips = [Strip(self._line(y, width), width) for y in range(height)]
+        before, self._strips = self._strips, strips
+        changed = [
+            Region(0, y, width, 1) for y, strip in enumerate(strips) if y >= len(before) or before[y] != strip
+        ]
+        if changed:
+            self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
+
+    def on_resize(self) -> None:
+        self._strips = ()
+        self.redraw()
+
+    def _line(self, y: int, width: int) -> list[Segment]:
+        parts, base = self.parts(y)
+        return segments(parts, width, base)
+
+
+class Bar(Surface):
+    """The counts, today's cost, and the number of agents at work and of those allowed."""
+
+    board = Board()
+    filter = ""
+    shown = 0
+
+    def parts(self, y: int) -> tuple[Parts, str]:
+        board = self.board
+        parts: list[tuple[str, str]] = [(" uwf top ", "pressed")]
+        for group, word in _WORDS.items():
+            if number := board.counts.get(group, 0):
+                sign, style = _SIGNS[group]
+                parts.append((f"  {sign} {number} {word}", style))
+        if board.spent is not None:
+            parts.append((f"  {_dollars(board.spent)} today", ""))
+        most = f" of {board.most}" if board.most is not None else ""
+        parts.append((f"  agents {board.running}{most}", ""))
+        if self.filter:
+            parts.append((f"  / {flat(self.filter, 200)}", "calm"))
+        return parts, ""
+
+
+class ThreadList(Surface):
+    """The threads, a line each; those of branches are indented."""
+
+    rows: Sequence[Row] = ()
+    marked: frozenset[str] = frozenset()
+    problem = ""
+    cursor = 0
+    top = 0
+    is_active = True
+
+    def place(self, cursor: int) -> None:
+        """Put the cursor on a row that is there, and scroll to it."""
+        height = max(1, self.size.height)
+        self.cursor = max(0, min(cursor, len(self.rows) - 1))
+        self.top = max(0, min(self.top, self.cursor, len(self.rows) - height), self.cursor - height + 1)
+
+    def take(self, rows: Sequence[Row], cursor: int) -> None:
+        """Take over new rows, and leave the cursor's row in its place on the screen."""
+        self.top = max(0, self.top + cursor - self.cursor)
+        self.rows = rows
+        self.place(cursor)
+
+    def parts(self, y: int) -> tuple[Parts, str]:
+        place = self.top + y
+        if place >= len(self.rows):
+            empty = self.problem or ("no such threads" if not self.rows else "")
+            return [(f" {flat(empty)}", "bad" if self.problem else "dim")] if not y and empty else (), ""
+        row = self.rows[place]
+        base = ("chosen" if self.is_active else "bold") if place == self.cursor else ""
+        return row_parts(row, self.size.width, row.thread in self.marked, time.time()), base
+
+
+def row_parts(row: Row, width: int, is_marked: bool, now: float) -> Parts:
+    """Return a row's texts in columns: the state's sign, the task, its line, the role at work, asking or
+    next, age and cost. Narrow lists have fewer."""
+    item = row.item
+    sign, style = _SIGNS[row.group]
+    if row.is_damaged:
+        about = f"{row.thread[-6:]} {flat(item.get('problem') or '', _TITLE)}"
+        return [("*" if is_marked else " ", "warn"), (sign, style), (" " + about, style)]
+    who = 11 if width >= 48 else 0
+    room = width - 3 - who - 5 - 9
+    title = flat(f"{'  ' * min(row.depth, 4)}{_title(row)}", _TITLE)
+    line = flat(_about(row, now), _TITLE) if room >= 44 else ""
+    named = room if not line else max(20, min(room * 2 // 5, 48))
+    parts = [("*" if is_marked else " ", "warn"), (sign, style), (" ", ""), (fit(title, named), "")]
+    if room > named:
+        parts.append((fit(f" {line}", room - named), style if row.group in (ASKS, FAILED) else "dim"))
+    if who:
+        parts.append((fit(f" {flat(_who(row), 40)}", who), style))
+    since = item.get("since") or _seconds(item["updated"])
+    parts.append((fit(_age(since, now), 5, right=True), "dim"))
+    parts.append((fit(_cost(row), 9, right=True), ""))
+    return parts
+
+
+def _title(row: Row) -> str:
+    item = row.item
+    counts = item.get("branches")
+    branches = f"({_ended(counts)} of {sum(counts.values())}) " if counts else ""
+    fork = "fork: " if item.get("forkedFrom") else ""
+    return f"{branches}{fork}{item['title'] or item['name'] or row.thread}"
+
+
+def _ended(counts: dict[str, int]) -> int:
+    return sum(number for word, number in counts.items() if word in _ENDS)
+
+
+def _about(row: Row, now: float) -> str:
+    heard = row.item.get("heard")
+    silent = int(now - heard) if heard else 0
+    waits = f"silent for {silent // 60} min · " if silent >= _SILENT else ""
+    return waits + (row.item.get("problem") or row.item["line"] or "")
+
+
+def _who(row: Row) -> str:
+    now = row.item["now"]
+    return role_name(now) if now else thread_states.label_of(row.item["status"])
+
+
+def _age(since: float, now: float) -> str:
+    return time_ago(since, now).removesuffix(" ago")[:4]
+
+
+def _cost(row: Row) -> str:
+    cost = row.item["cost"]
+    return "" if cost is None else f"{'≥' if row.item['unpriced'] else ''}{_dollars(cost)}"
+
+
+def _dollars(cost: float) -> str:
+    return f"${cost:,.2f}" if cost >= 0.005 or not cost else "<$0.01"
+
+
+def _seconds(text: str) -> float:
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+class Pane(Surface):
+    """A thread in tabs: a title, the tabs, lines."""
+
+    title = about = ""
+    tab = TABS[0]
+    step: int | None = None
+    lines: Sequence[Line] = ()
+    top = 0
+    left = 0
+    chosen = 0
+    follows = False
+    is_active = False
+    is_alone = False
+    is_help = False
+
+    @property
+    def page(self) -> int:
+        """How many lines there is room for."""
+        height: int = self.size.height
+        return max(1, height - (0 if self.is_help else 2))
+
+    def scroll_by(self, lines: int) -> None:
+        last = max(0, len(self.lines) - self.page)
+        self.top = max(0, min(self.top + lines, last))
+        self.follows = (self.follows and self.top == last) or (lines > 0 and self.top == last)
+
+    def choose(self, number: int) -> None:
+        """Choose the line with a number, and scroll to it."""
+        self.chosen = number
+        for place, item in enumerate(self.lines):
+            if item.choice == number:
+                self.top = max(0, min(self.top, place), place - self.page + 1)
+
+    def show(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        last = max(0, len(lines) - self.page)
+        self.top = last if self.follows else min(self.top, last)
+
+    def parts(self, y: int) -> tuple[Parts, str]:
+        if not self.is_help:
+            if y == 0:
+                title = fit(flat(self.title, _TITLE), max(20, self.size.width - len(self.about) - 4))
+                return [self._edge, (title, "bold"), (f"  {flat(self.about, _TITLE)}", "dim")], ""
+            if y == 1:
+                return self._tabs(), ""
+            y -= 2
+        place = self.top + y
+        if place >= len(self.lines):
+            return [self._edge], ""
+        item = self.lines[place]
+        is_chosen = item.choice and item.choice == self.chosen and self.is_active
+        return [self._edge, (shifted(item.text, self.left), item.style)], "chosen" if is_chosen else ""
+
+    @property
+    def _edge(self) -> tuple[str, str]:
+        return (" " if self.is_alone else "│ "), "dim"
+
+    def _tabs(self) -> Parts:
+        parts: list[tuple[str, str]] = [self._edge]
+        for name in TABS:
+            word = f"{name} {self.step}" if self.step and name in ("diff", "prompt") else name
+            parts.append((f" {word} ", "pressed" if name == self.tab else "dim"))
+        return parts
+
+
+class Foot(Surface):
+    """The last message, else the keys."""
+
+    message = ""
+    is_bad = False
+    hint = ""
+
+    def parts(self, y: int) -> tuple[Parts, str]:
+        if self.message:
+            return [(f" {flat(self.message)}", "bad" if self.is_bad else "good")], ""
+        return [(f" {self.hint}", "dim")], ""
