@@ -95,11 +95,12 @@ from uwf_git.api.exchange import is_new as _is_new_remote
 from uwf_git.api.exchange import push as _push_threads
 from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
+from uwf_git.api.filters import parse_filters as parse_filters
+from uwf_git.api.filters import view_words as view_words
 from uwf_git.api.forges import client_for as client_for
 from uwf_git.api.forges import client_of_issue as client_of_issue
 from uwf_git.api.fork import fork as _fork_thread
 from uwf_git.api.listing import ACTIVE as _ACTIVE_STATES
-from uwf_git.api.listing import SORTS as SORTS
 from uwf_git.api.listing import TO_STEP as TO_STEP
 from uwf_git.api.listing import Filters as _ThreadFilters
 from uwf_git.api.listing import ListedThread as ListedThread

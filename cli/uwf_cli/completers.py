@@ -156,6 +156,12 @@ def _groups(_invocation: Invocation, begun: str) -> Offers:
     return [(name, label) for name, label in groups().items() if name.startswith(begun)]
 
 
+def _views(invocation: Invocation, begun: str) -> Offers:
+    from uwf_git.api.filters import views
+
+    return [(name, words) for name, words in views(invocation.instance).items() if name.startswith(begun)]
+
+
 complete_thread = partial(offer, _threads)
 complete_name = partial(offer, partial(_registered, "workflow"))
 complete_workflow = partial(offer, _workflows)
@@ -167,4 +173,5 @@ complete_agent = partial(offer, _agents)
 complete_setting = partial(offer, _settings)
 complete_remote = partial(offer, _remotes)
 complete_group = partial(offer, _groups)
+complete_view = partial(offer, _views)
 complete_suite = partial(offer, partial(_registered, "suite"))

@@ -17,6 +17,7 @@ from uwf_git.base.errors import (
     UwfError,
 )
 from uwf_git.base.text import nearest_file
+from uwf_git.format.amounts import moment as moment
 from uwf_git.format.node import parse_json
 
 if TYPE_CHECKING:
@@ -117,27 +118,6 @@ def _hint_for_thread(invocation: Invocation, name: str) -> str:
 def json_value(text: str) -> Any:
     """Parse a JSON argument; `-` is standard input. Raises Invalid."""
     return parse_json(read_stdin("JSON") if text == STDIN else text)
-
-
-def moment(text: str | None, option: str, add: int = 0) -> float | None:
-    """Return Unix seconds of a UTC day's start plus `add` seconds, or of a time ago. Raises Usage."""
-    import re
-    import time
-
-    from uwf_git.format.amounts import parse_duration
-
-    if text is None:
-        return None
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-        import calendar
-
-        try:
-            return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + add
-        except ValueError:
-            pass
-    elif (seconds := parse_duration(text)) is not None:
-        return time.time() - seconds
-    raise Usage(f"{option} {text!r} is neither a day nor a duration", "as in 2026-01-31, or 30d")
 
 
 def _text(

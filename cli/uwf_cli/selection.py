@@ -6,22 +6,21 @@ uses `on_each` or `chosen_threads`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from uwf_cli import terminal
-from uwf_cli.completers import complete_name, complete_thread
+from uwf_cli.completers import complete_name, complete_thread, complete_view
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation, adopt_news
-from uwf_cli.resolve import moment
 from uwf_git.api.listing import ALL, Filters, listed, why_not_stepped, without_quiet_branches
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted
 from uwf_git.base.text import listed as named
-from uwf_git.base.thread_states import WORDS, ThreadState, states_of
+from uwf_git.base.thread_states import WORDS, ThreadState
 
 if TYPE_CHECKING:
     from uwf_cli.views import View
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 
-_DAY = 86_400  # seconds
 _NAMED = 10  # threads that a line names
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -47,29 +45,14 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
     finished threads."""
 
     def decorate(function: _F) -> _F:
-        def packed(*args: Any, **given: Any) -> Any:
-            states = frozenset(state for several in given.pop("status") for state in several)
-            only_ended = given.pop("ended")
-            if only_ended and states:
-                raise Usage("--ended and --status exclude each other", "give one of them")
-            since = moment(given.pop("since"), "--since")
-            until = moment(given.pop("until"), "--until or --older-than:", _DAY)
-            rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
-            for name, text in rest.items():
-                if text is not None and not text.strip():  # a script's empty variable must not select all
-                    raise Usage(f"--{name} is empty", "omit it, or give a value")
-            return function(
-                *args,
-                filters=Filters(
-                    states,
-                    since=since,
-                    until=until,
-                    ended=given.pop("all", True),
-                    only_ended=only_ended,
-                    **rest,
-                ),
-                **given,
-            )
+        def packed(invocation: Invocation, *args: Any, **given: Any) -> Any:
+            values = {name: given.pop(name) for name in _NAMES if name in given}
+            values["status"] = [word for several in values["status"] for word in several.split(",")]
+            if (view := given.pop("view")) is not None:
+                values = _with_view(invocation, view, values)
+            if ended is None:
+                values["all"] = True
+            return function(invocation, *args, filters=_filters(values), **given)
 
         wrapped: Any = update_wrapper(packed, function)  # with declarations of other decorators
         for option in reversed(_options(ended)):
@@ -83,6 +66,12 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
     every = [] if ended is None else [click.option("--all", is_flag=True, help=ended)]
     return [
         *every,
+        click.option(
+            "--view",
+            metavar="NAME",
+            help="Filters saved as views.NAME in config.yaml; or last-night, mine, expensive.",
+            shell_complete=complete_view,
+        ),
         click.option(
             "--status",
             multiple=True,
@@ -98,7 +87,9 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             shell_complete=complete_name,
         ),
         click.option(
-            "--author", metavar="TEXT", help="Select threads started or forked by this name or address."
+            "--author",
+            metavar="TEXT",
+            help="Select threads started or forked by this name or address, or me.",
         ),
         click.option(
             "--since", metavar="WHEN", help="Select threads changed since this day (2026-01-31) or time (2d)."
@@ -116,14 +107,37 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
     ]
 
 
+def _with_view(invocation: Invocation, view: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of options with those of a view that were not typed. Raises Usage, NotFound."""
+    from uwf_git.api.filters import parse_words, view_words
+
+    try:
+        saved = parse_words(view_words(invocation.instance, view))
+    except Usage as error:
+        raise Usage(f"view {view}: {error.message}", error.hint) from None
+    typed = {name: value for name, value in values.items() if value not in (None, False, [])}
+    if typed.keys() & {"status", "ended"}:
+        saved = {name: value for name, value in saved.items() if name not in ("status", "ended")}
+    return {**values, **saved, **typed}
+
+
+def _filters(values: Mapping[str, Any]) -> Filters:
+    if not any(value not in (None, False, []) for value in values.values()):
+        return Filters()  # as most calls have it
+    from uwf_git.api.filters import filters_of
+
+    return filters_of(values)
+
+
 class _States(click.Choice[str]):
-    """Comma-separated words, parsed into the states that have them."""
+    """Comma-separated words."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
         words = [super(_States, self).convert(word.strip(), param, ctx) for word in value.split(",")]
-        return tuple(state for word in words for state in states_of(word))
+        return ",".join(words)
+
+
+_NAMES = ("all", "status", "ended", "workflow", "author", "since", "until", "search")
 
 
 def threads(function: _F) -> _F:

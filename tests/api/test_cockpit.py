@@ -48,7 +48,7 @@ def test_a_board_counts_all_that_match_and_has_a_page_of_them(lived_in: LivedIn)
     failed = board(opened(), Filters(ended=True), Group.FAILED)
     assert failed["counts"] == every["counts"] and failed["total"] == every["counts"]["failed"]
     assert lived_in.failed in {item["thread"] for item in failed["items"]}
-    dear = [item["cost"] or 0 for item in board(opened(), Filters(ended=True), sort="cost")["items"]]
+    dear = [item["cost"] or 0 for item in board(opened(), Filters(ended=True, sort="cost"))["items"]]
     assert dear == sorted(dear, reverse=True) and dear[0] > 0
 
 

@@ -29,9 +29,16 @@ TO_STEP = frozenset(state for state in ALL if state.is_ready or state.actor is A
 """The states of threads that a step, or one of their branches, may take on."""
 
 
+SORTS = ("created", "updated", "cost", "steps")
+"""The orders of a list: newest or largest first."""
+ME = "me"
+"""The author that is git's identity."""
+
+
 class Filters(NamedTuple):
-    """Conditions on threads, all of which must hold; several states are alternatives. `since` and `until`
-    (exclusive) are in Unix seconds; `ended` includes finished threads, `only_ended` selects them."""
+    """Conditions on threads, all of which must hold; several states are alternatives. An `author` is a part of a name
+    or address, or ME. `since` and `until` (exclusive) are in Unix seconds; `ended` includes finished threads,
+    `only_ended` selects them. `sort` is one of SORTS, for lists."""
 
     states: frozenset[ThreadState] = frozenset()
     workflow: str | None = None
@@ -41,6 +48,7 @@ class Filters(NamedTuple):
     ended: bool = False
     until: float | None = None
     only_ended: bool = False
+    sort: str = "created"
 
 
 class ListedThread(NamedTuple):
@@ -107,7 +115,7 @@ def _like(
         _require_known(instance, wanted.workflow)
     if (wanted.workflow, wanted.author, wanted.since, wanted.until, wanted.search) == (None,) * 5:
         return heads
-    author = (wanted.author or "").casefold()
+    author = _author(instance, wanted.author).casefold()
     forked_by = _forked_by(instance) if author else {}
     alike = [
         head
@@ -122,6 +130,13 @@ def _like(
         return list(alike)
     text, prompts = wanted.search.casefold(), dict[str, bool]()
     return [head for head in alike if _asks_for(instance, head, text, prompts)]
+
+
+def _author(instance: Instance, author: str | None) -> str:
+    if author != ME:
+        return author or ""
+    user = instance.store.repository.user
+    return user.email or user.name
 
 
 def _forked_by(instance: Instance) -> dict[ThreadId, str]:
@@ -210,12 +225,8 @@ def rests(instance: Instance, thread: ListedThread) -> bool:
     return thread.state.is_ready and isinstance(thread.head, Head) and at_rest(instance, thread.head)
 
 
-SORTS = ("created", "updated", "cost", "steps")
-"""The orders of a list: newest or largest first."""
-
-
 def in_order(instance: Instance, threads: list[ListedThread], sort: str) -> list[ListedThread]:
-    """Return threads by one of SORTS, the newest or largest first; those without a value are last."""
+    """Return threads, newest first, by one of SORTS; those without a value are last."""
     from uwf_git.store.history import Head
 
     if sort == "created":

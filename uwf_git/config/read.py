@@ -12,6 +12,7 @@
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
     workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, keep,
                 projects: {<folder>: {…}}}
+    views: {<name>: <filters of threads>}
 
 API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
 earlier programs, works with a warning. Misspelt and wrong values are refused on reading, missing ones when
@@ -163,6 +164,7 @@ class _ConfigReader(Reader):
             forge_apis,
             trackers,
             tracker_apis,
+            self.names(("views",), data.get("views")),
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:

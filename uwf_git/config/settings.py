@@ -41,6 +41,7 @@ NESTED = (
     "hooks",
     "workflowPaths",
     "maxAgents",
+    "views",
     "workspace",
 )
 UNPRICED = ("warn", "stop")
@@ -192,7 +193,8 @@ class Config(NamedTuple):
     the agents that these define. `node` runs JavaScript. `stops_unpriced`: threads with a cost limit wait if the cost
     is unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work;
     `keeps_sessions`: the sessions of agent programs are kept with steps, and restored. `forges` and
-    `trackers` are kinds by host, `forge_apis` and `tracker_apis` addresses of their REST APIs."""
+    `trackers` are kinds by host, `forge_apis` and `tracker_apis` addresses of their REST APIs.
+    `views` are words of `api.filters` by name."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -219,6 +221,7 @@ class Config(NamedTuple):
     forge_apis: Mapping[str, str] = {}
     trackers: Mapping[str, str] = {}
     tracker_apis: Mapping[str, str] = {}
+    views: Mapping[str, str] = {}
 
     @property
     def prices(self) -> dict[str, Price]:

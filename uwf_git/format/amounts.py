@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.base.errors import Usage
 from uwf_git.base.text import nearest
 from uwf_git.sandbox.quota import Quota
 
@@ -36,6 +38,22 @@ def parse_duration(value: Any) -> float | None:
     else:
         return None
     return seconds if 0 < seconds < 1e9 else None
+
+
+def moment(text: str | None, option: str, add: int = 0) -> float | None:
+    """Return Unix seconds of a UTC day's start plus `add` seconds, or of a time ago. Raises Usage."""
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        import calendar
+
+        try:
+            return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + add
+        except ValueError:
+            pass
+    elif (seconds := parse_duration(text)) is not None:
+        return time.time() - seconds
+    raise Usage(f"{option} {text!r} is neither a day nor a duration", "as in 2026-01-31, or 30d")
 
 
 def parse_size(value: Any) -> int | None:

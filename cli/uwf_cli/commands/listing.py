@@ -43,11 +43,14 @@ _NUMBERED = 20  # threads that a list gives as @N
     "uwf thread list",
     "uwf thread list --all --workflow solve-issue",
     "uwf thread list --status failed --status waiting --since 2d",
+    "uwf thread list --view last-night --status failed",
     "uwf thread list --search csv --author ada --sort updated --limit 20",
 )
 @filters("Include threads that have ended.")
 @click.option(
-    "--sort", type=click.Choice(SORTS), default=SORTS[0], help="Sort by this column, newest or largest first."
+    "--sort",
+    type=click.Choice(SORTS),
+    help="Sort by this column, newest or largest first.  [default: created]",
 )
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most N threads.")
 @click.option(
@@ -63,7 +66,7 @@ _NUMBERED = 20  # threads that a list gives as @N
 def list_(
     invocation: Invocation,
     filters: Filters,
-    sort: str,
+    sort: str | None,
     limit: int | None,
     offset: int,
     with_branches: bool,
@@ -83,7 +86,9 @@ def list_(
         threads = without_quiet_branches(invocation.instance, every)
     end = None if limit is None else offset + limit
     page = slice(offset, end)
-    items = thread_items(invocation.instance, in_order(invocation.instance, threads, sort)[page])
+    items = thread_items(
+        invocation.instance, in_order(invocation.instance, threads, sort or filters.sort)[page]
+    )
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
     if len(threads) < len(every):
         invocation.note(f"{_left_out(invocation.instance, every, threads)}; --branches lists them")

@@ -26,15 +26,14 @@ def board(
     instance: Instance,
     wanted: Filters,
     group: Group | None = None,
-    sort: str = "created",
     first: int = 0,
     most: int = SHOWN,
 ) -> dict[str, Any]:
-    """Return the `items` from `first` on, at most `most`, of the threads that match and are of a `group`, as
-    `thread_items`; `total` counts these, `counts` all by group, `leftOut` those of other projects. `running` are the
-    agents at work, `most` those that may be at once, None for any number; `today` is what all have spent since
-    midnight. Branches and calls that are idle or have ended are left out unless a state or a text is asked for. Raises
-    NotFound for an unknown workflow."""
+    """Return the `items` from `first` on, at most `most`, of the threads that match and are of a `group`, in their
+    order, as `thread_items`; `total` counts these, `counts` all by group, `leftOut` those of other projects. `running`
+    are the agents at work, `maxAgents` those that may be at once, None for any number; `today` is what all have spent
+    since midnight. Branches and calls that are idle or have ended are left out unless a state or a text is asked for.
+    Raises NotFound for an unknown workflow."""
     every, left_out = listed_and_left_out(instance, wanted)
     if not wanted.states and wanted.search is None:
         every = without_quiet_branches(instance, every)
@@ -42,7 +41,7 @@ def board(
     for thread in every:
         counts[thread.state.group.value] += 1
     chosen = [thread for thread in every if group in (None, thread.state.group)]
-    page = in_order(instance, chosen, sort)[first : first + most]
+    page = in_order(instance, chosen, wanted.sort)[first : first + most]
     midnight = _midnight()
     heads = [thread.head for thread in every if isinstance(thread.head, Head)]
     return {

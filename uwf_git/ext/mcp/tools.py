@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 from uwf_git.plugin import (
     ACTIVE_STATES,
-    SORTS,
     SUFFIXES,
     Instance,
-    ThreadFilters,
     ThreadState,
     Usage,
     board,
     inbox,
     inbox_groups,
     nearest,
+    parse_filters,
     thread_states,
+    view_words,
 )
 
 LONGEST = 1000
@@ -174,16 +174,10 @@ def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 def _board(arguments: Mapping[str, Any], _folder: Path) -> Call:
     def value(instance: Instance) -> dict[str, Any]:
-        word = arguments.get("status")
-        wanted = ThreadFilters(
-            frozenset(thread_states.states_of(word) if word else ()),
-            workflow=arguments.get("workflow"),
-            ended=arguments.get("all", False),
-        )
+        saved = view_words(instance, arguments["view"]) if "view" in arguments else ""
+        wanted = parse_filters(f"{saved} {arguments.get('filter', '')}")
         group = thread_states.Group(arguments["group"]) if "group" in arguments else None
-        return board(
-            instance, wanted, group, arguments["sort"], first=arguments["offset"], most=arguments["limit"]
-        )
+        return board(instance, wanted, group, first=arguments["offset"], most=arguments["limit"])
 
     return Call(value=value)
 
@@ -319,11 +313,12 @@ TOOLS = (
         "the agents at work, and what was spent today. Each thread has the role at work or next in `now`, and in "
         "`line` what its agent said last, what it asks, why it failed, or what its last step came to.",
         {
-            "all": {"type": "boolean", "description": "Also those that have ended."},
-            "status": {"enum": list(thread_states.WORDS), "description": "Only these."},
+            "filter": _text(
+                "Options of `uwf thread list` and words of the task, as in: --status failed --since 12h csv. --all "
+                "also has those that have ended."
+            ),
+            "view": _text("A saved filter: last-night, mine, expensive, or one of the user's."),
             "group": {"enum": [group.value for group in thread_states.Group], "description": "Only these."},
-            "workflow": _text("Only of this name or hash."),
-            "sort": {"enum": list(SORTS), "default": "created", "description": "Newest or largest first."},
             "limit": _number("At most so many.", 1, default=50),
             "offset": _number("Leave out the first so many.", 0, default=0),
         },
