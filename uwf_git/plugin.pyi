@@ -42,6 +42,7 @@ from uwf_cli.output import branches_text as branches_text
 from uwf_cli.output import dollars as _in_dollars
 from uwf_cli.output import exact as _exact_time
 from uwf_cli.page import addresses as _page_addresses
+from uwf_cli.page import ansi as ansi
 from uwf_cli.page import markup as markup
 from uwf_cli.page.addresses import STATUS as _STATUS_FIELD
 from uwf_cli.page.addresses import Page as Page

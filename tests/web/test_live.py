@@ -172,7 +172,7 @@ def wait(name):
         time.sleep(0.02)
 print("\\x1b[32mcollected\\x1b[0m 2 items, key is s3cr3t-value-0815", flush=True)
 wait("more")
-print("progress 1 %\\rprogress 100 %\\ntest_b FAILED\\nhalf a li", end="", flush=True)
+print("progress 1 %\\rprogress 100 %\\n\\x1b[31mtest_b FAILED\\x1b[0m\\nhalf a li", end="", flush=True)
 wait("end")
 raise SystemExit(1)
 """
@@ -202,7 +202,9 @@ def test_a_stream_tells_what_a_command_prints_without_secrets(client: httpx.Clie
         assert (first.kind, first.data["made"]) == ("printed", 1)
         assert first.data["text"] == "collected 2 items, key is [redacted:THEIR_KEY]\n"
         write("more", "")
-        assert next(heard).data["text"] == "progress 100 %\ntest_b FAILED\n"
+        more = next(heard).data
+        assert more["text"] == "progress 100 %\ntest_b FAILED\n"
+        assert more["html"] == 'progress 100 %\n<span class="f1">test_b FAILED</span>\n'
     with client.stream("GET", address) as answer:
         heard = events(answer.iter_lines())
         assert [next(heard).kind, next(heard).data["text"].count("\n")] == ["began", 3]
@@ -249,7 +251,7 @@ def test_what_a_command_prints_comes_into_an_open_page_with_its_verdict(
     lines = box.locator("pre").first
     expect(lines).to_contain_text("collected 2 items")
     write("more", "")
-    expect(lines).to_contain_text("test_b FAILED")
+    expect(lines.locator(".f1")).to_have_text("test_b FAILED")
     place = lines.bounding_box()
     write("end", "")
     expect(box.locator(".came .badge")).to_have_text("not approved")

@@ -13,6 +13,8 @@ _NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 _FENCE = r" {0,3}(`{3,}|~{3,})(.*)"
+COLOURS = r"\x1b\[[0-9;:]*m"
+"""A sequence that colours a program's output."""
 _UNSEEN = rf"{_STEERING}|[\x00-\x08\x0b-\x1f\x7f]"
 
 
@@ -102,10 +104,12 @@ def numbered(options: Iterable[str], at_most: int = 100) -> list[str]:
     return [f"{number}  {one_line(option, at_most)}" for number, option in enumerate(options, 1)]
 
 
-def settled(text: str) -> str:
-    """Return a program's output as a terminal would finally show it, without control characters."""
+def settled(text: str, colours: bool = False) -> str:
+    """Return a program's output as a terminal would finally show it, without control characters, or with those that
+    colour it."""
     lines = text.replace("\r\n", "\n").split("\n")
-    return re.sub(_UNSEEN, "", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
+    unseen = rf"(?!{COLOURS})(?:{_UNSEEN})" if colours else _UNSEEN
+    return re.sub(unseen, "", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def without_control(text: str) -> str:
@@ -117,7 +121,7 @@ def without_control(text: str) -> str:
 
 def without_colours(text: str) -> str:
     """Return a program's output without the sequences that colour it."""
-    return re.sub(r"\x1b\[[0-9;:]*m", "", text) if "\x1b" in text else text
+    return re.sub(COLOURS, "", text) if "\x1b" in text else text
 
 
 def whole_lines(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from uwf_git.base.text import COLOURS
 from uwf_git.config.secrets import Redactor
 from uwf_git.config.tokens import SHAPES
 
@@ -34,6 +35,11 @@ class StreamedText:
         full = self._passed + self._held
         place = len(full) if len(self._held) > _LONGEST_HELD else self._safe(full)
         return self._pass(max(place - len(self._passed), 0))
+
+    @property
+    def held(self) -> str:
+        """The end of what was fed that isn't forwarded yet."""
+        return self._held
 
     def end(self) -> str:
         """Return the held back text, and reset."""
@@ -66,3 +72,34 @@ class StreamedText:
             if "-----END " not in rest if mark[0] == _PEM else not re.search(r"\s", rest):
                 return min(place, begun.start() if begun else 0)
         return place
+
+
+class ColouredText:
+    """A streamed text with colours, in which secrets are found as if it had none: where one is redacted, the colours of
+    the piece are dropped."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._plain = StreamedText(redactor)
+        self._colours: list[tuple[int, str]] = []  # their places in what is held back
+
+    def feed(self, piece: str) -> str:
+        """As `StreamedText.feed`."""
+        held = self._plain.held
+        colours, text, size = self._colours, held, len(held)
+        for part in re.split(f"({COLOURS})", piece):
+            if part.startswith("\x1b["):
+                colours.append((size, part))
+            else:
+                text += part
+                size += len(part)
+        clean = self._plain.feed(text[len(held) :])
+        passed = size - len(self._plain.held)
+        self._colours = [(place - passed, colour) for place, colour in colours if place > passed]
+        if clean != text[:passed]:
+            return clean
+        parts, at = [], 0
+        for place, colour in colours:
+            if place <= passed:
+                parts += [clean[at:place], colour]
+                at = place
+        return "".join(parts) + clean[at:]

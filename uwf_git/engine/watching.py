@@ -168,6 +168,10 @@ class TurnFeed:
         self._child: _Child | None = None
 
     @property
+    def thread(self) -> ThreadId:
+        return self._thread
+
+    @property
     def works(self) -> bool:
         """Whether a process was working on the thread at the last call, or a moment before."""
         return self._worked

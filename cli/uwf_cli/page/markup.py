@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uwf_cli.page import ansi
 from uwf_cli.terminal import escape
 from uwf_git.base.text import cut, without_colours
 
@@ -65,7 +66,7 @@ def pre(content: str, language: str = "") -> str:
 
 
 def lines(content: str, language: str = "") -> str:
-    return tag("pre", tag("code", text(without_colours(content))), language, tabindex="0")
+    return tag("pre", tag("code", ansi.styled(content)), language, tabindex="0")
 
 
 def fold(title: str, inside: str, classes: str = "") -> str:

@@ -22,14 +22,15 @@ from uwf_git.store.private import OUTPUT_END, Activity, AgentReport, Place
 if TYPE_CHECKING:
     from uwf_git.base.errors import UwfError
     from uwf_git.config.secrets import Redactor
-    from uwf_git.config.stream_redaction import StreamedText
+    from uwf_git.config.stream_redaction import ColouredText, StreamedText
     from uwf_git.engine.kit.context import KeptSession, Reply
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
     from uwf_git.store.mailbox import Remark
     from uwf_git.store.private import EngineOrder, LiveStream
 
-_INTERVAL = 0.2  # seconds
+_INTERVAL = 0.08  # seconds
+_SOON = 0.01  # seconds for which a first line waits for others
 _LINE = 8000  # bytes of a stream that are searched for its last line
 _CUT = 20_000  # characters that are kept of a turn that no node takes
 _EDGE = (
@@ -38,7 +39,7 @@ _EDGE = (
 
 
 class _Lines:
-    """A command's lines, forwarded without their secrets a few times a second, since redaction is slow. Of
+    """A command's lines, forwarded without their secrets at once, then some times a second, since redaction is slow. Of
     more than OUTPUT_END bytes at once, only the end is forwarded."""
 
     def __init__(self, redactor: Redactor, printing: LiveStream) -> None:
@@ -47,8 +48,9 @@ class _Lines:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._waiting = b""
-        self._clean: StreamedText | None = None
+        self._clean: ColouredText | None = None
         self._is_cut = self._is_closed = False
+        self._passed_on = 0.0
 
     def add(self, lines: bytes) -> None:
         with self._lock:
@@ -56,7 +58,8 @@ class _Lines:
             if len(self._waiting) > OUTPUT_END:
                 self._waiting, self._is_cut = self._waiting[-OUTPUT_END:], True
             if self._timer is None and not self._is_closed:
-                self._timer = threading.Timer(_INTERVAL, self._pass_on)
+                rest = self._passed_on + _INTERVAL - time.monotonic()
+                self._timer = threading.Timer(max(_SOON, rest), self._pass_on)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -67,17 +70,18 @@ class _Lines:
                 self._timer.cancel()
 
     def _pass_on(self) -> None:
-        from uwf_git.config.stream_redaction import StreamedText
+        from uwf_git.config.stream_redaction import ColouredText
 
         with self._lock:
             if self._is_closed:
                 return
             if self._clean is None or self._is_cut:
-                self._clean = StreamedText(self._redactor)
-            text = self._clean.feed(sound(settled(self._waiting.decode("utf-8", "replace"))))
+                self._clean = ColouredText(self._redactor)
+            text = self._clean.feed(sound(settled(self._waiting.decode("utf-8", "replace"), colours=True)))
             if self._is_cut:  # half of it is there only to recognise a secret that begins before
                 text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
             self._timer, self._waiting, self._is_cut = None, b"", False
+            self._passed_on = time.monotonic()
             self._printing.add(text)
 
 

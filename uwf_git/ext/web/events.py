@@ -28,6 +28,7 @@ from uwf_git.plugin import (
     NotFound,
     StoreLocks,
     UwfError,
+    ansi,
     brief,
     node_weight,
     one_line,
@@ -36,6 +37,7 @@ from uwf_git.plugin import (
     role_name,
     summarise_thread,
     watching,
+    without_colours,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
 MOST = 32
 """How many streams there are at once."""
 
-_TICK = 0.1  # seconds between two looks
+_TICK = 0.1  # seconds between two looks at a thread
+_GLANCE = 0.03  # and at whether its agent has printed something, which costs a hundredth
 _BEAT = 15.0  # seconds after which a silent stream says that it is there
 _WORDS = 200  # characters of a step's output
 _PATIENCE = 10.0  # seconds for which a reader may take nothing
@@ -140,6 +143,7 @@ class _Stream(Response):
         self._instance = instance
         self._news = news
         self._begun = begun
+        self._style = ansi.PLAIN
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_gone(receive))
@@ -150,7 +154,7 @@ class _Stream(Response):
                     message = {"type": "http.response.body", "body": data, "more_body": True}
                     await asyncio.wait_for(send(message), _PATIENCE)
                 else:
-                    await asyncio.wait((gone,), timeout=_TICK)
+                    await self._until_printed(gone)
                 if gone.done():
                     return
             await send({"type": "http.response.body", "body": b""})
@@ -159,6 +163,13 @@ class _Stream(Response):
         finally:
             gone.cancel()
             self._end()
+
+    async def _until_printed(self, gone: asyncio.Future[None]) -> None:
+        """Wait for a tick, or less if the agent prints something meanwhile."""
+        runs, thread = self._instance.runs, self._news.thread
+        before, end = runs.streamed(thread), time.monotonic() + _TICK
+        while not gone.done() and time.monotonic() < end and runs.streamed(thread) == before:
+            await asyncio.wait((gone,), timeout=_GLANCE)
 
     def _data(self) -> Iterator[bytes]:
         events, spoke = self._begun, time.monotonic()
@@ -188,13 +199,14 @@ class _Stream(Response):
     def _describe(self, event: watching.Event) -> tuple[watching.TurnPosition | None, str, dict[str, Any]]:
         match event:
             case watching.StepBegan(made, order, _):
+                self._style = ansi.PLAIN
                 return None, "began", _order(made, order)
             case watching.WordsAdded(made, text) if text:
                 return None, "said", {"made": made, "text": text}
             case watching.WordsDropped(made):
                 return None, "dropped", {"made": made}
             case watching.LinesPrinted(made, text):
-                return None, "printed", {"made": made, "text": text}
+                return None, "printed", {"made": made, **self._printed(text)}
             case watching.TurnAdded(place, record, thread):
                 return place, "turn", {"id": str(place), "thread": thread, "html": turn(record)}
             case watching.StepMade(made, node, number, failed):
@@ -204,6 +216,11 @@ class _Stream(Response):
             case watching.WorkStopped():
                 return None, "rest", {}
         return None, "", {}
+
+    def _printed(self, text: str) -> dict[str, str]:
+        """Return lines as text and as HTML, whose colours go on from one event to the next."""
+        html, self._style = ansi.styled_lines(text, self._style, ansi.LONGEST)
+        return {"text": without_colours(text), "html": html}
 
     def _came(self, node: Hash, failed: bool) -> tuple[str, bool]:
         """Return a step's or attempt's result in a few words, and whether it is a status or verdict; "" if

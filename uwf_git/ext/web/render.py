@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from uwf_git.ext.web import output
 from uwf_git.plugin import (
     Page,
     ThreadState,
@@ -75,6 +76,7 @@ def _environment(live: bool) -> Environment:
         "lasted": step_lines.lasted,
         "line": one_line,
         "node": node_label,
+        "output_view": output.view,
         "person": author_name,
         "role": role_name,
         "score": lambda average: "–" if average is None else f"{average['score']:.2f}",

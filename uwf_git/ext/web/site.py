@@ -24,6 +24,7 @@ from uwf_git.ext.web import (
     actions,
     comparison,
     events,
+    output,
     render,
     search,
     stats,
@@ -75,7 +76,7 @@ PAGES: tuple[tuple[str, Maker], ...] = (
 
 Awaited = Callable[[Location, PageRequest, Path | None], Awaitable[Page]]
 
-AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page),)
+AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page), *output.PAGES)
 """Those that another process has to be waited for, while the server shows others."""
 
 FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
@@ -126,6 +127,7 @@ def application(site: Site) -> Starlette:
     pages = [*PAGES, *(FORMS if site.write else ())]
     routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags, doing)) for path, maker in pages]
     routes += [Route(path, _awaits(site, maker)) for path, maker in AWAITED]
+    routes += output.routes(site.location)
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if doing is not None:
         routes += _changes(site, doing)

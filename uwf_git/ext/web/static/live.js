@@ -577,6 +577,7 @@ function settle() {
   refresh();
   listening();
   drawn();
+  if (document.querySelector("[data-lines]")) import("./output.js").then((output) => output.show());
 }
 
 for (const kind of ["online", "offline"]) addEventListener(kind, () => look());

@@ -47,13 +47,24 @@ export function listen(list, tell, changed) {
     if (follows) box.scrollTop = box.scrollHeight;
   });
   on("dropped", () => saying()?.remove());
-  on("printed", ({ text }) => {
+  on("printed", ({ html }) => {
     const follows = atEnd(), top = box.scrollTop;
     const item = printing() ?? begin("printing", "output", "pre"), lines = item.querySelector("pre");
-    const all = (item.dataset.old ? "" : lines.textContent) + text;
+    if (item.dataset.old) lines.replaceChildren();
     delete item.dataset.old;
-    // Its beginning goes only while its end is followed.
-    lines.textContent = follows && all.length > LONGEST ? `…\n${all.slice(all.indexOf("\n", all.length - LONGEST) + 1)}` : all;
+    const piece = document.createElement("span");
+    piece.innerHTML = html; // which the server escaped
+    lines.append(piece);
+    let size = lines.textContent.length;
+    if (follows && size > LONGEST) { // its beginning goes only while its end is followed
+      while (size > LONGEST && lines.childElementCount > 1) {
+        size -= lines.firstElementChild.textContent.length;
+        lines.firstElementChild.remove();
+      }
+      const cut = document.createElement("span");
+      cut.textContent = "…\n";
+      lines.prepend(cut);
+    }
     box.scrollTop = follows ? box.scrollHeight : top;
   });
   on("turn", ({ id, html }) => {
