@@ -72,6 +72,9 @@ from uwf_git.api.check import check as check
 from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
 from uwf_git.api.cockpit.board import board as board
+from uwf_git.api.cockpit.compare import COMPARED as COMPARED
+from uwf_git.api.cockpit.compare import code_of_both as code_of_both
+from uwf_git.api.cockpit.compare import compare as _compare_threads
 from uwf_git.api.cockpit.graph import branch_ways as branch_ways
 from uwf_git.api.cockpit.graph import end_of as _node_of_end
 from uwf_git.api.cockpit.graph import graph_value as graph_value
@@ -79,14 +82,19 @@ from uwf_git.api.cockpit.graph import node_label as node_label
 from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
 from uwf_git.api.cockpit.inbox import groups as _inbox_groups
 from uwf_git.api.cockpit.inbox import inbox as inbox
+from uwf_git.api.cockpit.patch import patch_files as patch_files
 from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief
 from uwf_git.api.cockpit.run import name_of as _author_name
-from uwf_git.api.cockpit.run import read_turns as read_turns
 from uwf_git.api.cockpit.run import run as _run_view
-from uwf_git.api.cockpit.run import spent_by as _spent_by_detail
+from uwf_git.api.cockpit.step import TABS as _STEP_TABS
+from uwf_git.api.cockpit.step import TURNS as _TURNS_SHOWN
+from uwf_git.api.cockpit.step import Wanted as _WantedParts
+from uwf_git.api.cockpit.step import attempt as _attempt_view
+from uwf_git.api.cockpit.step import how_found as how_found
+from uwf_git.api.cockpit.step import plain as _plain_text
+from uwf_git.api.cockpit.step import step as _step_view
 from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE as LARGEST_IN_A_LINE
-from uwf_git.api.cockpit.weight import in_words as _weight_in_words
 from uwf_git.api.cockpit.weight import weight as _node_weight
 from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.conversation import next_prompt as next_prompt
@@ -372,8 +380,6 @@ from uwf_git.engine.performer import environment as _agent_environment
 from uwf_git.engine.performer import hash_printed as hash_printed
 from uwf_git.engine.performer import missing_price_reason as missing_price_reason
 from uwf_git.engine.performer import provider_of as provider_of
-from uwf_git.engine.permission_requests import PermissionDesk as PermissionDesk
-from uwf_git.engine.permission_requests import line_of as _permission_line
 from uwf_git.engine.persons_steps import persons_steps as persons_steps
 from uwf_git.engine.presented import JudgedCode as JudgedCode
 from uwf_git.engine.presented import LastOutput as LastOutput
@@ -405,7 +411,6 @@ from uwf_git.engine.step_parts import StepParts as StepParts
 from uwf_git.engine.thread_spending import account as _spending_account
 from uwf_git.engine.thread_spending import nested as _nested_spending
 from uwf_git.engine.thread_spending import runs as _spending_runs
-from uwf_git.engine.thread_spending import spent_on as spent_on
 from uwf_git.engine.thread_state import ended_state as ended_state
 from uwf_git.engine.thread_state import thread_state as thread_state
 from uwf_git.engine.trusted_code import require_trusted as require_trusted
@@ -473,7 +478,6 @@ from uwf_git.format.kinds import EXTRACT as EXTRACT
 from uwf_git.format.kinds import HUMAN as HUMAN
 from uwf_git.format.kinds import REHEARSE as REHEARSE
 from uwf_git.format.kinds import SUBWORKFLOW as SUBWORKFLOW
-from uwf_git.format.kinds import Attempt as Attempt
 from uwf_git.format.kinds import CallCounts as CallCounts
 from uwf_git.format.kinds import Detail as Detail
 from uwf_git.format.kinds import PackageNode as PackageNode
@@ -635,7 +639,6 @@ from uwf_git.store.history import Position as _ThreadPosition
 from uwf_git.store.history import ancestry as ancestry
 from uwf_git.store.history import is_call as is_call
 from uwf_git.store.history import parted_from as parted_from
-from uwf_git.store.history import shared_steps as shared_steps
 from uwf_git.store.history import start_of as start_of
 from uwf_git.store.index import CommitRow as CommitRow
 from uwf_git.store.index import Overlay as _IndexOverlay
@@ -660,10 +663,7 @@ from uwf_git.store.new_record import NewRecord as NewRecord
 from uwf_git.store.node_versions import NodeVersions as NodeVersions
 from uwf_git.store.nodes import NodeStore as NodeStore
 from uwf_git.store.nodes import UnionSet as UnionSet
-from uwf_git.store.pages import approvals_of as approvals_of
 from uwf_git.store.pages import report_of as report_of
-from uwf_git.store.permission_files import Decision as _PermissionDecision
-from uwf_git.store.permission_files import Wish as _PermissionWish
 from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
 from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
@@ -799,6 +799,9 @@ from uwf_git.workspaces.trial import checked_out as checked_out
 from uwf_git.workspaces.trial import try_command as try_command
 
 STEPS_SHOWN = _STEPS_SHOWN
+WantedParts = _WantedParts
+STEP_TABS = _STEP_TABS
+TURNS_SHOWN = _TURNS_SHOWN
 ACTIVE_STATES = _ACTIVE_STATES
 AMOUNT_LIMITS = _AMOUNT_LIMITS
 ASIDE_FOLDER = _ASIDE_FOLDER
@@ -852,8 +855,6 @@ PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
 PRIVATE_FOLDER = _PRIVATE_FOLDER
 PROJECT_MOUNT = _PROJECT_MOUNT
 PackageSource = _PackageSource
-PermissionDecision = _PermissionDecision
-PermissionWish = _PermissionWish
 ProgressMeter = _ProgressMeter
 QuotaExceeded = _QuotaExceeded
 RUN_TOOL = _RUN_TOOL
@@ -965,7 +966,6 @@ parse_budget_option = _parse_budget_option
 parse_workspace_option = _parse_workspace_option
 past_versions = _past_versions
 pause_thread = _pause_thread
-permission_line = _permission_line
 presented_code = _presented_code
 prompt_commands = _prompt_commands
 pull_refs = _pull_refs
@@ -977,10 +977,12 @@ related_threads = _related_threads
 remark_on = _remark_on
 author_name = _author_name
 node_weight = _node_weight
-weight_in_words = _weight_in_words
 node_of_end = _node_of_end
 run_view = _run_view
-spent_by_detail = _spent_by_detail
+attempt_view = _attempt_view
+compare_threads = _compare_threads
+plain_text = _plain_text
+step_view = _step_view
 render_template = _render_template
 resume_thread = _resume_thread
 run_thread = _run_thread

@@ -105,7 +105,7 @@ def test_a_used_up_budget_is_raised_on_the_page(
     listed = html.unescape(changing.get("/?tab=waiting").text)
     assert "maxSteps is used up, 1 of 1 step" in listed
     page = changing.get(f"/thread/{small}").text
-    assert re.search(r"<details open>\s*<summary>Raise the budget", page)
+    assert re.search(rf'id="question">(?:(?!</section>).)*action="/thread/{small}/budget"', page, re.DOTALL)
     assert "<summary>Raise" not in changing.get(f"/thread/{thread}").text
     assert f'action="/thread/{small}/budget"' in page and 'name="maxSteps"' in page
     assert (root / "store.git/uwf/index.db").stat().st_ino == index
@@ -291,10 +291,12 @@ def test_why_no_agent_could_work_stands_on_the_page_until_one_has(
     browser_page.goto(serving.launch)
     browser_page.goto(f"{serving.address}/thread/{asking}")
     browser_page.get_by_role("button", name="blue").click()
-    expect(browser_page.get_by_role("button", name="Do one step")).to_be_visible()
-    for button, command in (("Do one step", "step"), ("Run to the end", "run")):
+    expect(browser_page.get_by_role("button", name="Run", exact=True)).to_be_visible()
+    for button, command in (("Run", "run"), ("Do one step", "step")):
         said = uwf("thread", command, asking, check=2).error
-        browser_page.get_by_role("button", name=button).click()
+        if command == "step":
+            browser_page.locator("#menu > summary").click()
+        browser_page.get_by_role("button", name=button, exact=True).click()
         notice = browser_page.get_by_role("alert").filter(has_text="It could not go on:")
         expect(notice).to_contain_text(said["message"])
         expect(notice).to_contain_text(said["hint"])
@@ -413,12 +415,13 @@ def test_a_question_is_answered_in_the_page_and_the_thread_goes_on(
     expect(browser_page.get_by_role("button", name="blue")).to_have_count(0)
     assert uwf("thread", "steps", asking).json[-1]["output"] == {"answer": "blue"}
     keep_picture(browser_page, "answered")
-    browser_page.get_by_role("button", name="Run to the end").click()
+    browser_page.get_by_role("button", name="Run", exact=True).click()
     _until(lambda: uwf("thread", "show", asking).json["status"] == "completed")
     browser_page.goto(f"{serving.address}/thread/{asking}/step/1")
     browser_page.get_by_role("button", name="Fork after this step").click()
     expect(browser_page.get_by_text("Choose one")).to_be_visible()
     assert browser_page.url != f"{serving.address}/thread/{asking}"
+    browser_page.locator("#menu > summary").click()
     browser_page.get_by_text("Kill", exact=True).first.click()
     browser_page.get_by_label("End it for good").check()
     keep_picture(browser_page, "actions")

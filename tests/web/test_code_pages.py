@@ -47,49 +47,50 @@ def test_a_step_shows_its_files_and_its_patch_and_a_thread_the_files(
 ) -> None:
     thread = stepped("echo two >>kept.txt; printf 'a\\000b' >bin")
     for client in entered(serve()):
-        page = client.get(f"/thread/{thread}/step/1")
+        assert "2 files changed, +1 -0" in text_of(client.get(f"/thread/{thread}/step/1"))
+        page = client.get(f"/thread/{thread}/step/1?tab=changes")
         assert "2 files changed, +1 -0 from" in text_of(page)
         assert "kept.txt changed +1 -0" in text_of(page) and "bin added binary" in text_of(page)
-        assert "<ins>+two</ins>" in page.text
-        assert re.search(r"<details><summary>The patch</summary>", page.text)
+        assert '<td class="sign">+</td><td class="line"><ins>two</ins>' in page.text
         page = client.get(f"/thread/{thread}")
         assert "2 files changed, +1 -0 from" in text_of(page) and "kept.txt changed +1 -0" in text_of(page)
-        assert "+two" not in page.text
+        assert "<ins>two" not in page.text
 
 
 def test_a_failed_attempt_shows_what_it_left(stepped: Callable[..., str], uwf: Uwf, serve: Serve) -> None:
     thread = stepped("echo half >half.txt; exit 3", check=6)
     (attempt,) = uwf("thread", "attempts", thread).json
     for client in entered(serve()):
-        page = client.get(f"/thread/{thread}/attempt/{attempt['attempt']}")
-        assert "half.txt added +1 -0" in text_of(page) and "<ins>+half</ins>" in page.text
+        page = client.get(f"/thread/{thread}/attempt/{attempt['attempt']}?tab=changes")
+        assert "half.txt added +1 -0" in text_of(page) and "<ins>half</ins>" in page.text
         assert 'id="code"' not in client.get(f"/thread/{thread}").text
 
 
 def test_a_thread_without_code_has_no_such_part(uwf: Uwf, thread: str, client: httpx.Client) -> None:
     uwf("thread", "step", thread)
     assert 'id="code"' not in client.get(f"/thread/{thread}").text
-    assert 'id="code"' not in client.get(f"/thread/{thread}/step/1").text
+    page = client.get(f"/thread/{thread}/step/1?tab=all").text
+    assert 'id="code"' not in page and "tab=changes" not in page
 
 
 def test_code_that_is_not_here_is_named(stepped: Callable[..., str], serve: Serve) -> None:
     thread = stepped("echo two >>kept.txt")
     shutil.rmtree(".git")
     for client in entered(serve()):
-        for address in (f"/thread/{thread}", f"/thread/{thread}/step/1"):
+        for address in (f"/thread/{thread}", f"/thread/{thread}/step/1?tab=changes"):
             page = client.get(address)
-            assert "is not on this machine" in text_of(page) and "The patch" not in page.text
+            assert "is not on this machine" in text_of(page) and 'class="diff"' not in page.text
 
 
 def test_a_long_patch_is_shown_in_parts(stepped: Callable[..., str], serve: Serve) -> None:
     thread = stepped("yes 'some line' | head -n 100000 >long.txt")
     for client in entered(serve()):
-        page = client.get(f"/thread/{thread}/step/1")
+        page = client.get(f"/thread/{thread}/step/1?tab=changes")
         assert len(page.text) < 200_000 and "Show more of it" in page.text
         assert f"uwf thread step-details {thread}"[:24] in page.text and "--patch" in page.text
         more = client.get(f"/thread/{thread}/step/1?whole=patch")
         assert len(page.text) < len(more.text) < 4_000_000
-        assert "<details open><summary>The patch</summary>" in more.text
+        assert 10_000 < more.text.count('<tr class="ins">') <= 20_000
 
 
 def test_an_export_has_the_commits_only(stepped: Callable[..., str], uwf: Uwf) -> None:
@@ -111,7 +112,7 @@ def test_hostile_code_stays_text(stepped: Callable[..., str], serve: Serve) -> N
     for client in entered(serve()):
         for address in (
             f"/thread/{thread}",
-            f"/thread/{thread}/step/1",
+            f"/thread/{thread}/step/1?tab=changes",
             f"/thread/{thread}/step/1?whole=patch",
         ):
             page = client.get(address).text
@@ -127,7 +128,7 @@ def test_hostile_code_does_nothing_in_a_browser(
     thread = _hostile(stepped)
     serving = serve()
     browser_page.goto(serving.launch)
-    for address in (f"/thread/{thread}", f"/thread/{thread}/step/1"):
+    for address in (f"/thread/{thread}", f"/thread/{thread}/step/1?tab=changes"):
         browser_page.goto(serving.address + address)
         assert browser_page.evaluate("window.hit") is None
         assert browser_page.locator("#markup").count() == 0

@@ -15,7 +15,7 @@ def test_the_prompt_stands_above_the_form_and_a_button_decides(
     browser_page.goto(serve("--write").launch)
     browser_page.get_by_role("link", name="Announce it").click()
     expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_be_visible()
-    question = browser_page.get_by_text("Send first?")
+    question = browser_page.get_by_text("Send first?").first
     button = browser_page.get_by_role("button", name="change", exact=True)
     above, below = question.bounding_box(), button.bounding_box()
     assert above is not None and below is not None and above["y"] < below["y"]

@@ -271,7 +271,7 @@ def test_new_steps_come_below_the_others_and_what_stands_below_them_holds_still(
     expect(browser_page.locator(".frame")).to_be_attached()
     below = browser_page.get_by_role("heading", name="The same in a terminal")
     script = scripted(REJECTS_ONCE)
-    rows = browser_page.locator("#timeline tbody tr")
+    rows = browser_page.locator("#timeline > li")
     for number in (1, 2):
         below.evaluate("each => each.scrollIntoView()")
         place = below.bounding_box()
@@ -282,17 +282,18 @@ def test_new_steps_come_below_the_others_and_what_stands_below_them_holds_still(
         assert now and abs(now["y"] - place["y"]) < 1
     uwf("thread", "step", thread, "--agent", "false", check=None)
     expect(rows.nth(2)).to_contain_text("failed attempt:")
-    browser_page.get_by_role("heading", name="Graph", exact=True).scroll_into_view_if_needed()
-    steps = browser_page.get_by_role("heading", name="Steps", exact=True)
-    place = steps.bounding_box()
+    graph = browser_page.get_by_role("heading", name="Graph", exact=True)
+    graph.scroll_into_view_if_needed()
+    place = graph.bounding_box()
     again = scripted("- { role: writer, output: { text: second } }\n" * 4, "again.yaml")
     uwf("thread", "step", thread, "--agent", again)
     expect(rows.nth(3)).to_contain_text("writer")
-    now = steps.bounding_box()
+    now = graph.bounding_box()
     assert now and place and abs(now["y"] - place["y"]) < 1
-    expect(rows.nth(3)).to_have_class("fresh")
+    expect(rows.nth(3)).to_have_class(re.compile("fresh"))
     # What the page does now goes on from the step that it shows.
     fork = browser_page.locator("form[action$='/fork']")
+    browser_page.locator("#menu > summary").click()
     browser_page.locator("summary", has_text="Fork").click()
     expect(fork.get_by_label("After step")).to_have_value("3")
     head = browser_page.locator("form[action$='/run'] input[name=head]")
@@ -509,7 +510,7 @@ def test_a_page_says_that_nothing_new_can_come_and_why(
     serving = serve(spoken, "--port", port)
     page.goto(serving.launch)  # which says in its console that it can't connect
     said = page.get_by_role("status")
-    since = page.locator("[data-since]")
+    since = page.locator("[data-place=doing] [data-since]")
     expect(since).to_be_visible()
     expect(said).to_be_empty()
     serving.process.terminate()
@@ -536,7 +537,7 @@ def test_the_top_of_a_page_says_what_its_badge_says(
 ) -> None:
     browser_page.goto(serve(thread, "--write", "--run").launch)
     top = browser_page.locator("[data-status]")
-    begin_it = browser_page.get_by_role("button", name="Do one step")
+    begin_it = browser_page.get_by_role("button", name="Run", exact=True)
     expect(browser_page.get_by_text("No agent is working on it.")).to_be_visible()
     expect(begin_it).to_be_enabled()
     process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER))
@@ -555,7 +556,7 @@ def test_the_top_of_a_page_says_what_its_badge_says(
     expect(top.locator(".badge")).to_have_text("idle")
     expect(top).to_contain_text("1 step ")
     expect(browser_page.get_by_role("heading", name="Was at work")).to_be_visible()
-    expect(browser_page.locator("[data-place=doing]")).to_contain_text("No agent is working on it")
+    expect(browser_page.locator(".now [data-place=doing]")).to_contain_text("No agent is working on it")
     expect(browser_page.get_by_text("Nothing was stepped yet.")).to_have_count(0)
     expect(browser_page.locator("#step-1")).to_contain_text("writer")
     expect(browser_page.get_by_role("button", name="No agent is working on it — show")).to_be_visible()
@@ -579,6 +580,7 @@ def test_what_was_typed_is_neither_lost_nor_moved_into_another_field(
     uwf("thread", "step", thread, "--agent", scripted(ASKS))
     browser_page.goto(serve(thread, "--write").launch)
     browser_page.get_by_label("Or say something else").fill("Rather a green one")
+    browser_page.locator("#menu > summary").click()
     for name in ("Pause", "Kill"):
         browser_page.locator("summary", has_text=name).click()
     pause, kill = (
@@ -609,6 +611,7 @@ def test_links_change_the_page_in_place_and_going_back_brings_what_was_typed(
     expect(browser_page.locator(".frame")).to_be_attached()
     address = browser_page.url
     browser_page.evaluate("window.stays = true")
+    browser_page.locator("#menu > summary").click()
     browser_page.locator("summary", has_text="Fork").click()
     number = browser_page.get_by_label("After step")
     number.fill("1")

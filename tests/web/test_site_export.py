@@ -99,14 +99,14 @@ def test_an_exported_step_was_told_what_the_server_says(
     uwf("web", "--export", "pages", store[0])
 
     def told(page: str) -> str:
-        section = re.search(r'aria-labelledby="prompt".*?</section>', page, re.DOTALL)
+        section = re.search(r'aria-labelledby="prompt-title".*?</section>', page, re.DOTALL)
         assert section is not None
         return section[0]
 
     for number in range(1, 5):
         address = f"thread/{store[0]}/step/{number}"
         page = told((Path("pages") / f"{address}.html").read_text())
-        assert page == told(client.get(address).text) and f"This is step {number}." in page
+        assert page == told(client.get(f"{address}?tab=all").text) and f"This is step {number}." in page
 
 
 def test_the_same_store_gives_the_same_files(uwf: Uwf, store: tuple[str, str]) -> None:

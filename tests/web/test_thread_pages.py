@@ -61,22 +61,24 @@ def test_a_thread_shows_its_graph_its_steps_and_what_they_took(
     browser_page.goto(serving.launch)
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Do it")
     expect(browser_page.get_by_role("img", name="The graph of pair")).to_be_visible()
-    rows = browser_page.locator("#timeline tbody tr")
+    rows = browser_page.locator("#timeline > li")
     expect(rows).to_have_count(4)
     expect(rows.nth(1)).to_contain_text("not approved")
     browser_page.get_by_text("transitions as a list").click()
     expect(browser_page.get_by_role("row", name="critic rejected writer 1 time")).to_be_visible()
     keep_picture(browser_page, "thread")
     rows.nth(2).get_by_role("link").first.click()
-    expect(browser_page.get_by_role("heading", level=1)).to_contain_text("Step 3: writer")
+    expect(browser_page.get_by_role("heading", level=2, name="Step 3: writer")).to_be_visible()
+    expect(browser_page.locator("#step-3 [aria-current=step]")).to_be_visible()
     keep_picture(browser_page, "step")
-    browser_page.get_by_role("link", name="Step 4").click()
-    expect(browser_page.get_by_role("heading", level=1)).to_contain_text("Step 4: critic")
+    browser_page.get_by_role("link", name="Step 4 →").click()
+    expect(browser_page.get_by_role("heading", level=2, name="Step 4: critic")).to_be_visible()
 
 
 def test_a_step_shows_what_its_agent_was_told(finished: str, client: httpx.Client) -> None:
-    said = text_of(client.get(f"/thread/{finished}/step/2"))
+    said = text_of(client.get(f"/thread/{finished}/step/2?tab=prompt"))
     assert "# Your role: critic" in said and "Step 1: writer" in said
+    said = text_of(client.get(f"/thread/{finished}/step/2?tab=record"))
     assert f"uwf thread fork {finished} --at 2" in said and "git --git-dir" in said
 
 
@@ -153,11 +155,11 @@ def test_what_failed_stands_apart_from_steps_at_its_place(
     uwf("thread", "step", thread, "--agent", """uwf-exec echo '{"approved": true}'""")
     serving = serve(thread)
     browser_page.goto(serving.launch)
-    rows = browser_page.locator("#timeline tbody tr")
+    rows = browser_page.locator("#timeline > li")
     expect(rows).to_have_count(3)
     expect(rows.nth(1)).to_contain_text("failed attempt:")
     rows.nth(1).get_by_role("link").first.click()
-    expect(browser_page.get_by_role("heading", level=1)).to_have_text("Failed attempt 1: critic")
+    expect(browser_page.get_by_role("heading", level=2, name="Failed attempt 1: critic")).to_be_visible()
     expect(browser_page.get_by_role("region", name="The end of stderr")).to_contain_text("broken")
     browser_page.goto(f"{serving.address}/thread/{thread}/step/2")
     expect(
@@ -326,7 +328,7 @@ def test_text_of_others_is_text_in_every_field(instance: Instance, serve: Serve,
     asked: list[str] = []
     browser_page.on("request", lambda request: asked.append(request.url))
     browser_page.on("dialog", lambda dialog: pytest.fail(dialog.message))
-    for path in ("", "/step/1", f"/attempt/{attempt}"):
+    for path in ("", "/step/1?tab=all", f"/attempt/{attempt}?tab=all"):
         browser_page.goto(f"{serving.address}/thread/{thread}{path}")
         browser_page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         expect(browser_page.get_by_text("<script>alert(1)</script>").first).to_be_visible()
@@ -340,7 +342,13 @@ def test_text_of_others_is_text_in_every_field(instance: Instance, serve: Serve,
 def test_a_thread_of_any_size_is_shown_in_part(instance: Instance, client: httpx.Client) -> None:
     thread = forged(instance, "word " * 450_000, 450)
     attempt = instance.attempts.all(thread)[0].hash
-    for path in ("", "/step/1", "/step/1?turns=200", "/step/1?whole=raw", f"/attempt/{attempt}"):
+    for path in (
+        "",
+        "/step/1?tab=all",
+        "/step/1?turns=200",
+        "/step/1?whole=raw",
+        f"/attempt/{attempt}?tab=all",
+    ):
         shown = client.get(f"/thread/{thread}{path}")
         assert shown.status_code == 200 and len(shown.content) < 3_000_000
-    assert "uwf cas get" in text_of(client.get(f"/thread/{thread}/step/1"))
+    assert "Show more of it" in text_of(client.get(f"/thread/{thread}/step/1"))

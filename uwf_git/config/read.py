@@ -10,7 +10,6 @@
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
     trackers: {<host>: jira, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
-    permissionWait: <duration>
     workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, keep,
                 projects: {<folder>: {…}}}
     views: {<name>: <filters of threads>}
@@ -166,7 +165,6 @@ class _ConfigReader(Reader):
             trackers,
             tracker_apis,
             self.names(("views",), data.get("views")),
-            self.timeout((), data, "permissionWait"),
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:

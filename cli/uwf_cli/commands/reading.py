@@ -13,9 +13,9 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.invocation import Invocation, find_head, find_thread
 from uwf_cli.options import THREAD
-from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
+from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, dollars, iso, whose
 from uwf_cli.views import Record, Table
-from uwf_git.base.text import counted, one_line
+from uwf_git.base.text import counted, duration, one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.format.types import next_name, role_name
 
@@ -238,14 +238,6 @@ def _remarks(state: Any) -> list[tuple[str, str]]:
     return [("remark", f"{one_line(remark['text'], 200)} · {fate(remark)}") for remark in state["remarks"]]
 
 
-def _permissions(state: Any) -> list[tuple[str, str]]:
-    return [
-        pair
-        for request in state.get("permissions", ())
-        for pair in (("asks leave", request["line"]), ("allow", request["commands"]["allow"]))
-    ]
-
-
 def _workspace(state: Any) -> str:
     if not (place := state.get("workspace")):
         return ""
@@ -284,7 +276,7 @@ _STATE = Record(
     ("work", _work),
     _warnings,
     "updated",
-    *(_running, _permissions, _remarks, ("asked", _census), _branches),
+    *(_running, _remarks, ("asked", _census), _branches),
     *("error", "problem", "asks"),
     _questions,
     *(("fields", _fields), ("for", "assignee")),
@@ -353,6 +345,7 @@ def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
     """Show a step or a failed attempt with its output, all turns, and the files that it changed in the
     project. The default off a terminal is YAML."""
     from uwf_git.api import workspaces
+    from uwf_git.api.cockpit.step import spent_by_node
     from uwf_git.api.find import find_step, with_step
     from uwf_git.api.transcript import details
 
@@ -361,11 +354,16 @@ def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
     value = details(instance, node)
     name, number = with_step(step)
     thread = instance.threads.find(name) if number is not None else None
+    first: dict[str, Any] = {key: value.pop(key) for key in ("step", "attempt") if key in value}
+    took = spent_by_node(instance, node)
     if (code := workspaces.code_of_node(instance, thread, node, with_patch)) is not None:
-        value["code"] = workspaces.changes_value(code, with_patch)
+        took["code"] = workspaces.changes_value(code, with_patch)
+    value = {**first, **took, **value}
     if terminal.is_terminal(sys.stdout) and invocation.chosen_format not in ("json", "yaml"):
         shown = terminal.escape_value(value)
         if code is not None:
+            files = [file.as_json() for file in code.files]
+            shown["changed"] = terminal.escape(code.absence) or changed_files.summary(files)
             shown["code"] = _changes_text(code)
         invocation.write(_details_text(instance, node, shown))
     else:
@@ -389,7 +387,7 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
 
     detail = (value["detail"] or {}).get("value")
     how = detail if isinstance(detail, dict) and "answer" in detail else {}
-    fields = _DETAILS({**value, **{name: how.get(name) for name in _OF_DETAIL}})
+    fields = _DETAILS({**{name: how.get(name) for name in _OF_DETAIL}, **value})
     parts = [fields, terminal.markdown(step_page(instance, node))]
     if "code" in value:
         parts.append(value["code"])
@@ -408,12 +406,17 @@ def _took(details: Any) -> str:
     return f"{took / 1000:.1f} s" if took and took >= 50 else ""
 
 
+def _cost(spent: Any) -> str:
+    return dollars(spent["cost"], spent["unpriced"]) if spent["cost"] is not None or spent["unpriced"] else ""
+
+
 _OF_DETAIL = ("model", "durationMs", "usage", "cost", "session", "extraction", "notes", "instruction")
 _DETAILS = Record(
     *("step", "attempt", "time", ("role", "{role:role}"), ("persona", "{persona[name]}"), "agent", "model"),
     ("took", _took),
     ("tokens", "{usage[input]:,} in, {usage[output]:,} out"),
-    ("cost", lambda details: f"${details['cost']:.4f}" if details.get("cost") else ""),
+    ("cost", lambda details: _cost(details["spent"])),
+    "changed",
     *("session", ("output", _extraction), ("done by", "thread {child}")),
     ("notes", lambda details: "\n".join(details.get("notes") or ())),
     ("told", "instruction"),
@@ -446,12 +449,16 @@ def attempts(invocation: Invocation, thread: str) -> None:
 )
 def diff(invocation: Invocation, a: str, b: str, with_patch: bool) -> None:
     """Show the steps that two threads share, where they diverge, and the files in which their code differs."""
+    from uwf_git.api.cockpit.compare import side_value
     from uwf_git.api.transcript import compare
     from uwf_git.api.workspaces import code_between
 
     instance = invocation.instance
     heads = [find_head(invocation, name) for name in (a, b)]
     value = compare(instance, heads[0], heads[1])
+    for side, head in zip("ab", heads, strict=True):
+        whole = side_value(instance, head, instance.threads.history(head))
+        value[side] |= {key: whole[key] for key in ("status", "seconds", "cost", "unpriced", "attempts")}
     if (code := code_between(instance, heads[0], heads[1], with_patch)) is not None:
         value["code"] = code
     invocation.emit(value, _diff_text)
@@ -471,7 +478,10 @@ def _diff_text(value: Any) -> str:
     for side in ("a", "b"):
         only = value[side]["steps"]
         lines.append("")
-        lines.append(terminal.style(value[side]["thread"], "bold") + ("" if only else "  nothing more"))
+        what = [terminal.status(value[side]["status"])]
+        what += [duration(value[side]["seconds"])] if value[side]["seconds"] >= 0.05 else []
+        what += filter(None, [_cost(value[side]), "" if only else "nothing more"])
+        lines.append(f"{terminal.style(value[side]['thread'], 'bold')}  {' · '.join(what)}")
         if only:
             rows = Table(_NUMBER, ("", "step"), ("", "{role:role}"), ("", "summary"))
             lines.append(rows(only).rstrip("\n"))

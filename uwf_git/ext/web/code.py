@@ -5,9 +5,9 @@ git runs only when a template asks for it, so not for pages of an export: code i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -19,6 +19,8 @@ from uwf_git.plugin import (
     changed_files,
     cut_text,
     markup,
+    one_line,
+    patch_files,
     step_code,
     tag,
     terminal,
@@ -31,14 +33,10 @@ FILES = 500
 """How many files a page lists."""
 
 _SINCE = 20_000  # characters of the patch of changes by hand
+_LINES, _MOST_LINES = 600, 20_000  # of a patch, and of one that is wanted whole
+_MANY, _LARGE = 20, 300  # files, and lines of one, that stand folded
+_DEEPEST = 12  # folders within one another
 _LOOK_BACK = 20  # steps in which a thread's newest code is looked for
-
-
-class PatchView(NamedTuple):
-    """A patch as HTML, of which `left` characters are left out."""
-
-    html: Markup
-    left: int
 
 
 class CodeView:
@@ -86,11 +84,94 @@ class CodeView:
     def more(self) -> int:
         return max(0, len(self._changes.files) - FILES)
 
-    def patch(self, room: int) -> PatchView:
-        """Return the patch, at most `room` characters of it."""
-        whole = self._changes.patch
-        shown = whole[:room]
-        return PatchView(_difference(shown), len(whole) - len(shown))
+    def numbered(self, whole: bool = False) -> NumberedPatch:
+        """Return the files with the numbered lines of their patch, more of them if the `whole` is wanted."""
+        files = patch_files(
+            self._changes.patch, self._changes.files[:FILES], _MOST_LINES if whole else _LINES
+        )
+        return NumberedPatch(
+            [PatchedFile(place, file, len(files) > _MANY) for place, file in enumerate(files, 1)],
+            sum(file["left"] for file in files),
+            self.revision.commit[:10],
+        )
+
+
+class NumberedPatch(NamedTuple):
+    """The files of a patch, of which `left` lines are left out. `name` begins the anchors of its lines."""
+
+    files: Sequence[PatchedFile]
+    left: int
+    name: str
+
+    @property
+    def tree(self) -> Markup:
+        """The files below their folders, each a link to its lines."""
+        root: _Folder = {}
+        for file in self.files:
+            *folders, _ = file.path.split("/")
+            at = root
+            for folder in folders[:_DEEPEST]:
+                at = at.setdefault(f"{folder}/", {})  # type: ignore[assignment]
+            at[file.path] = file
+        return Markup(self._listed(root, ""))
+
+    def _listed(self, folder: _Folder, path: str) -> str:
+        items = []
+        for name, entry in folder.items():
+            if isinstance(entry, PatchedFile):
+                label = tag("code", markup.text(terminal.escape_code(one_line(name.removeprefix(path), 200))))
+                link = tag("a", label, href=f"#{self.anchor(entry.place)}")
+                items.append(tag("li", link + " " + tag("span", markup.text(entry.counts), "meta")))
+            else:
+                label = tag("span", markup.text(terminal.escape_code(one_line(name, 200))), "folder")
+                items.append(tag("li", label + self._listed(entry, f"{path}{name}")))
+        return tag("ul", "".join(items))
+
+    def anchor(self, place: int, line: str = "") -> str:
+        return f"c{self.name}-{place}{line}"
+
+    def lines(self, file: PatchedFile) -> Markup:
+        """Return the lines of a file as rows of a table: two numbers, a sign, the text."""
+        return Markup("".join(self._row(file.place, line) for line in file.view["lines"]))
+
+    def _row(self, place: int, line: Mapping[str, Any]) -> str:
+        text, kind = markup.text(terminal.escape_code(line["text"])), line["kind"]
+        if kind not in ("+", "-", " "):
+            return tag("tr", f'<td colspan="4">{text}</td>', "hunk")
+        name, sign = {"+": ("ins", "+"), "-": ("del", "−")}.get(kind, ("", ""))
+        numbers = self._number(place, "L", line["old"]) + self._number(place, "R", line["new"])
+        code = tag(name, text) if name else text
+        return tag("tr", f'{numbers}<td class="sign">{sign}</td><td class="line">{code}</td>', name)
+
+    def _number(self, place: int, side: str, number: int | None) -> str:
+        if number is None:
+            return '<td class="number"></td>'
+        anchor = self.anchor(place, f"{side}{number}")
+        return f'<td class="number"><a id="{anchor}" href="#{anchor}">{number}</a></td>'
+
+
+class PatchedFile(NamedTuple):
+    """A changed file of `patch_files`; `is_one_of_many` files, which stand folded."""
+
+    place: int
+    view: Mapping[str, Any]
+    is_one_of_many: bool
+
+    @property
+    def path(self) -> str:
+        return str(self.view["path"])
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_one_of_many and len(self.view["lines"]) + self.view["left"] <= _LARGE
+
+    @property
+    def counts(self) -> str:
+        view = self.view
+        return "binary" if view["binary"] else f"+{view['added']:,} -{view['deleted']:,}"
+
+
+_Folder = dict[str, "PatchedFile | _Folder"]
 
 
 def code_of_step(instance: Instance, thread: ThreadId, code: Revision | None) -> CodeView | None:

@@ -1,39 +1,13 @@
-"""`/diff/A/B`: two threads side by side after their last common step."""
+"""`/diff/A/B`: two threads side by side after their last common step, and the difference of their code."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from uwf_git.plugin import (
-    Hash,
-    Head,
-    History,
-    Instance,
-    Page,
-    PageRequest,
-    SpendingTotals,
-    StepContext,
-    Workflow,
-    shared_steps,
-    spending_account,
-    spent_on,
-    summary_of,
-    thread_state,
-    title_of,
-)
+from uwf_git.ext.web.code import CodeView, code_of_step
+from uwf_git.plugin import COMPARED, Head, Instance, Page, PageRequest, code_of_both, compare_threads
 
-SHOWN = 50
 OFFERED = 30
-_FIELDS = 40  # of an output that are shown
-
-
-class Field(NamedTuple):
-    """An output's field. `mark` says how it differs, or ""."""
-
-    name: str
-    value: Any
-    mark: str
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
@@ -43,30 +17,31 @@ def page(instance: Instance, request: PageRequest) -> Page:
     if not all(names):
         return _choice(instance, next(filter(None, names), ""))
     heads = [instance.threads.head(instance.threads.find(name)) for name in names]
-    histories = [instance.threads.history(head) for head in heads]
-    shared = shared_steps(*histories)
-    first = request.number("from")
-    begin = shared + first
-    rows = _rows(instance, histories, begin)
-    longest = max(len(history.steps) for history in histories)
-    one, other = histories
+    view = compare_threads(instance, heads, request.number("from"))
     return Page(
         "comparison.html",
-        f"{title_of(one.start.heading)} and {title_of(other.start.heading)}",
+        f"{view['sides'][0]['title']} and {view['sides'][1]['title']}",
         {
+            **view,
+            **_code(instance, heads),
             "asked": request,
-            "sides": [_side(instance, head, history) for head, history in zip(heads, histories, strict=True)],
-            "shared": shared,
-            "same_workflow": one.workflow_hash == other.workflow_hash,
-            "same_start": one.start_hash == other.start_hash,
-            "same": heads[0].thread == heads[1].thread,
-            "rows": rows,
-            "first": first,
-            "size": SHOWN,
-            "more": max(0, longest - begin - SHOWN),
+            "size": COMPARED,
             "others": _others(instance, heads[0]),
         },
     )
+
+
+def _code(instance: Instance, heads: list[Head]) -> dict[str, Any]:
+    """Return the difference of the threads' code, read when it is shown, or the side that has none."""
+    one, other = code_of_both(instance, heads)
+    code: CodeView | None = None
+    if one is not None and other is not None:
+        code = code_of_step(instance, heads[1].thread, other)
+    lacking = heads[1].thread if one is not None and other is None else ""
+    return {
+        "code": code,
+        "lacking": lacking or (heads[0].thread if other is not None and one is None else ""),
+    }
 
 
 def _choice(instance: Instance, name: str) -> Page:
@@ -88,77 +63,3 @@ def _others(instance: Instance, head: Head | None) -> list[dict[str, str]]:
         {"thread": item.thread, "said": f"{item.row.title or item.thread} · {item.row.name}"}
         for item in heads[:OFFERED]
     ]
-
-
-def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
-    spent = spending_account(instance, head).spent
-    return {
-        "thread": head.thread,
-        "title": title_of(history.start.heading),
-        "prompt": history.start.prompt,
-        "workflow": history.workflow.name,
-        "hash": history.workflow_hash,
-        "status": thread_state(instance, head).word,
-        "steps": len(history.steps),
-        "attempts": spent.attempts,
-        "seconds": spent.seconds,
-        **_cost(instance, spent),
-    }
-
-
-def _cost(instance: Instance, spent: SpendingTotals) -> dict[str, Any]:
-    paid = spent.money(instance.config.prices)
-    return {"cost": paid.cost, "unpriced": paid.unpriced}
-
-
-def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[dict[str, Any]]:
-    parts = [history.steps[begin : begin + SHOWN] for history in histories]
-    spent = spent_on(instance, [step for part in parts for step in part])
-    rows = []
-    for place in range(max(map(len, parts))):
-        steps = [part[place] if place < len(part) else None for part in parts]
-        rows.append(
-            {
-                "number": begin + place + 1,
-                "sides": [
-                    None if step is None else _step(instance, history.workflow, step, other, spent)
-                    for history, step, other in zip(histories, steps, steps[::-1], strict=True)
-                ],
-            }
-        )
-    return rows
-
-
-def _step(
-    instance: Instance,
-    workflow: Workflow,
-    step: StepContext,
-    other: StepContext | None,
-    spent: Mapping[Hash, SpendingTotals],
-) -> dict[str, Any]:
-    used = spent[step.hash]
-    fields = _fields(step.output, None if other is None else other.output, other is not None)
-    return {
-        "step": step.hash,
-        "role": step.role,
-        "by": step.by,
-        "verdict": summary_of(instance, workflow, step.role, step.output).text,
-        "fields": fields[:_FIELDS],
-        "fields_left": len(fields[_FIELDS:]),
-        "same": other is not None and other.output == step.output,
-        "other_role": other is not None and other.role != step.role,
-        "other_agent": other is not None and other.by != step.by,
-        "seconds": used.seconds,
-        **_cost(instance, used),
-    }
-
-
-def _fields(output: Any, other: Any, compared: bool) -> list[Field]:
-    if not isinstance(output, Mapping):
-        return [Field("", output, "differs" if compared and output != other else "")]
-    if not compared or not isinstance(other, Mapping):
-        return [Field(name, item, "") for name, item in output.items()]
-    marks = {
-        name: "" if name in other and other[name] == item else "differs" for name, item in output.items()
-    }
-    return [Field(name, item, marks[name] if name in other else "only here") for name, item in output.items()]

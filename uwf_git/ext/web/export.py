@@ -41,7 +41,7 @@ _BEGINS = (
 )
 _LISTS = ("/", "/workflows", "/stats")
 _ABSENT = "absent.html"
-_LOADED = ("base.css", "web.css", "output.css", "icon.svg")
+_LOADED = ("base.css", "web.css", "output.css", "workbench.css", "icon.svg")
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9-]{0,60}|[0-9A-Z]{13}|[0-9A-Z]{26}")
 _DOUBTFUL = re.compile(r"[0-9a-z]{13}|[0-9a-z]{26}|con|prn|aux|nul|com\d|lpt\d")
 _ROUTES = tuple((compile_path(path)[0], maker) for path, maker in PAGES if path != "/diff")
@@ -236,7 +236,8 @@ class _Pages:
 
     def _fixed(self, path: str) -> list[tuple[str, str]]:
         bound = self._base if path in _LISTS or path.startswith("/workflow/") else []
-        return [*bound, *([("since", stats.EVER)] if path == "/stats" else [])]
+        whole = [("tab", "all")] if path.startswith("/thread/") else []  # a step's tabs are one page
+        return [*bound, *whole, *([("since", stats.EVER)] if path == "/stats" else [])]
 
 
 def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:

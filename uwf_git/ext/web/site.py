@@ -28,7 +28,6 @@ from uwf_git.ext.web import (
     render,
     search,
     stats,
-    step,
     thread,
     threads,
     workflow,
@@ -63,8 +62,8 @@ def _loaded(where: str) -> Maker:
 PAGES: tuple[tuple[str, Maker], ...] = (
     ("/", threads.page),
     ("/thread/{id}", thread.page),
-    ("/thread/{id}/step/{number}", step.step_page),
-    ("/thread/{id}/attempt/{node}", step.attempt_page),
+    ("/thread/{id}/step/{number}", thread.step_page),
+    ("/thread/{id}/attempt/{node}", thread.attempt_page),
     ("/diff", comparison.page),
     ("/diff/{a}/{b}", comparison.page),
     ("/workflows", workflow.index),

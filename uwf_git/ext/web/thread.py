@@ -1,4 +1,5 @@
-"""`/thread/ID`: a thread's state, graph, steps and relatives.
+"""`/thread/ID`, its `/step/N` and `/attempt/HASH`: the workbench. How a thread stands, its steps on one clock, the
+chosen one, and its graph; on its own page also its relatives.
 
 Long threads are read from the index; only shown steps are read themselves. Unreadable and oversized parts are
 reported in place.
@@ -9,14 +10,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 
 from uwf_git.ext.web import step as steps
-from uwf_git.ext.web.actions import possible
+from uwf_git.ext.web.actions import PossibleActions, possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
 from uwf_git.ext.web.page.graph import described, drawing
-from uwf_git.ext.web.page.step import lasted, took
+from uwf_git.ext.web.page.step import lasted
 from uwf_git.plugin import (
     BUNDLE,
     END,
@@ -24,6 +26,7 @@ from uwf_git.plugin import (
     STEPS_SHOWN,
     USER,
     HumanTurn,
+    Oid,
     Page,
     PageRequest,
     RelatedThread,
@@ -69,7 +72,8 @@ class RelatedRow(NamedTuple):
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
-    """Show a thread; `before` in the query is a step number. Raises NotFound, Usage."""
+    """Show a thread with what it asks, its step in progress, or its newest step; `before` in the query is a step's
+    number. Raises NotFound, Usage."""
     thread = instance.threads.find(request.parts["id"])
     try:
         head = instance.threads.head(thread)
@@ -79,17 +83,57 @@ def page(instance: Instance, request: PageRequest) -> Page:
     return _Thread(instance, head, request).page()
 
 
+def step_page(instance: Instance, request: PageRequest) -> Page:
+    """Show a thread with one of its steps. Query: `tab`, `turns` to skip, and `whole`, the part to show in full. Raises
+    NotFound, Usage, StoreDamaged."""
+    head = instance.threads.head(instance.threads.find(request.parts["id"]))
+    step = steps.chosen_step(instance, head, request.parts["number"], request)
+    return _Thread(instance, head, request, step).page()
+
+
+def attempt_page(instance: Instance, request: PageRequest) -> Page:
+    """Show a thread with one of its failed attempts, as `step_page`."""
+    head = instance.threads.head(instance.threads.find(request.parts["id"]))
+    attempt = steps.chosen_attempt(instance, head, request.parts["node"], request)
+    return _Thread(instance, head, request, attempt).page()
+
+
+_RUNS: WeakKeyDictionary[Instance, dict[tuple[Oid, int], dict[str, Any]]] = WeakKeyDictionary()
+"""The run that was shown last: an export shows it beside each of its steps."""
+
+
+def _run_of(instance: Instance, head: Head, before: int) -> dict[str, Any]:
+    runs = _RUNS.setdefault(instance, {})
+    if (key := (head.commit, before)) not in runs:
+        runs.clear()
+        runs[key] = run_view(instance, head, before)
+    return runs[key]
+
+
 class _Thread:
-    def __init__(self, instance: Instance, head: Head, asked: PageRequest) -> None:
+    """A thread's page. `chosen` is the step or failed attempt that it is about, None for the thread itself."""
+
+    def __init__(
+        self, instance: Instance, head: Head, asked: PageRequest, chosen: dict[str, Any] | None = None
+    ) -> None:
         self._instance = instance
         self._asked = asked
         self._head = head
+        self._chosen = chosen
         self._problems: dict[str, None] = {}
-        self._run = run_view(instance, head, asked.number("before"))
-        self._rows = list(self._read_rows())
+        self._run = _run_of(instance, head, asked.number("before") or self._page_before())
+        self._rows = list(self._read_rows()) if chosen is None else []
         """Of the steps, oldest first."""
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
+
+    def _page_before(self) -> int:
+        """Return the number before which the steps end that stand beside the chosen one, 0 for the newest."""
+        if self._chosen is None:
+            return 0
+        number = self._chosen["number"] if self._chosen["kind"] != "attempt" else self._chosen["after"]
+        later = (self._head.row.number - max(1, number)) // STEPS_SHOWN * STEPS_SHOWN
+        return self._head.row.number - later + 1 if later else 0
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
         try:
@@ -122,85 +166,132 @@ class _Thread:
         return self._instance.registry.workflow(node)
 
     def page(self) -> Page:
-        instance, head = self._instance, self._head
-        around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
+        instance, head, run = self._instance, self._head, self._run
         state = self._or(lambda: thread_state(instance, head), ThreadState.CORRUPT)
-        run = self._run
-        at, status = run["state"], run["status"]
-        if status == ThreadState.CORRUPT.word:
+        if run["status"] == ThreadState.CORRUPT.word:
             state = ThreadState.CORRUPT
-        turn_of = self._turn(state)
-        is_running = status == ThreadState.RUNNING.word
-        running = Watch(instance).step(head.thread) if is_running else None
-        title = head.row.title or head.thread
-        now = at.get("asks") if at["next"] == USER else at["next"]
-        if head.archive is not None and not (
-            run["graph"] and any(node["now"] for node in run["graph"]["nodes"])
-        ):
-            now = None
+        at = {**dict.fromkeys(_MAY_BE), **run["state"]}
+        may = self._or(lambda: possible(instance, head, state), None)
+        whose = self._turn(state)
         values = {
             "thread": head.thread,
-            "name": title,
-            "at": {**dict.fromkeys(_MAY_BE), **at},
-            "status": status,
-            "is_ready": state.is_ready,
+            "name": run["title"],
+            "at": at,
+            "status": run["status"],
             "sentence": state.sentence,
-            "turn_of": turn_of,
-            "judged": self._judged(at),
-            "me": self._or(lambda: instance.store.repository.user.ident, "")
-            if turn_of or status == ThreadState.ASKING.word
-            else "",
+            "is_ready": state.is_ready,
             "head": head,
-            "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
-            "author": author_name(head.row.author or ""),
-            "made_up": head.row.rehearsed,
+            "run": run,
             "spent": _spent(run),
-            "census": census_text(at["census"]) if "census" in at else "",
             "budget": [
                 (_LIMITS[limit["limit"]], limit["text"], min(limit["used"], limit["most"]), limit["most"])
                 for limit in run["budget"]
             ],
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
-            "stuck": self._or(lambda: thread_outlook(instance, head).hint, "") if at.get("problem") else "",
+            "may": may,
+            "main": _main_action(may, state, at),
             "refused": None,
             "note": None,
-            "may": self._or(lambda: possible(instance, head, state), None),
+            "turn_of": whose,
+            "workflow": self._workflow,
+            "graph": self._graph(),
+            "described": self._described(),
+            "older": run["first"] - 1,
+            "newer": head.row.number - run["last"],
+            "page_size": STEPS_SHOWN,
+            "asked": self._asked,
+            "chosen": self._chosen,
+            "is_step": self._chosen is not None,
+            **self._around(at, state),
+        }
+        if self._chosen is None:
+            values |= self._centre(at, whose)
+        chosen = values["chosen"]
+        values["bars"] = [self._bar(bar, chosen["node"] if chosen else None) for bar in run["bars"]]
+        values["problems"] = list(dict.fromkeys([*run["problems"], *self._problems]))
+        title = brief(run["title"], 80)
+        if self._chosen is not None:
+            kind = "Failed attempt" if self._chosen["kind"] == "attempt" else "Step"
+            title = f"{kind} {self._chosen['number']}, {self._chosen['title']}"
+        return Page("thread.html", title, values)
+
+    def _bar(self, bar: Mapping[str, Any], chosen: Hash | None) -> dict[str, Any]:
+        kind, thread = bar["kind"], self._head.thread
+        address = page_addresses.thread(thread)
+        if kind == "attempt":
+            address = page_addresses.attempt(thread, bar["node"])
+        elif kind == "branch" and bar["thread"]:
+            address = page_addresses.thread(bar["thread"])
+        elif bar["node"]:
+            address = page_addresses.step(thread, bar["number"])
+        shown = {
+            **bar,
+            "lasted": lasted(bar["seconds"] or 0),
+            "role": role_name(bar["role"]),
+            "address": address,
+        }
+        below = [self._bar(branch, None) for branch in bar["below"]]
+        return {**shown, "is_chosen": bar["node"] is not None and bar["node"] == chosen, "below": below}
+
+    def _around(self, at: Mapping[str, Any], state: ThreadState) -> dict[str, Any]:
+        """Return what the page of the thread itself has beside its steps."""
+        instance, head, graph = self._instance, self._head, self._run["graph"]
+        now = at.get("asks") if at["next"] == USER else at["next"]
+        nodes = graph["nodes"] if graph else ()
+        if head.archive is not None and not any(node["now"] for node in nodes):
+            now = None
+        values = {
+            "who": now if now in (None, END, BUNDLE) else role_name(now),
+            "here": now,
+            "turn": next((node["turn"] for node in nodes if node["now"]), ""),
+            "ways": graph["ways"] if graph else (),
+        }
+        if self._chosen is not None:
+            return values
+        kin: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
+        return {
+            **values,
+            **kin,
+            "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
+            "author": author_name(head.row.author or ""),
+            "made_up": head.row.rehearsed,
+            "census": census_text(at["census"]) if "census" in at else "",
+            "stuck": self._or(lambda: thread_outlook(instance, head).hint, "") if at["problem"] else "",
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
             "task": self._start.prompt if self._start else None,
             "start": head.row.start,
-            "workflow": self._workflow,
-            "graph": self._graph(),
-            "described": self._described(),
-            "made": self._or(self._made, 0),
-            "ways": run["graph"]["ways"] if run["graph"] else (),
-            "who": now if now in (None, END, BUNDLE) else role_name(now),
-            "here": now,
-            "turn": next((node["turn"] for node in run["graph"]["nodes"] if node["now"]), "")
-            if run["graph"]
-            else "",
             "code": self._or(self._code, None),
-            "entries": [
-                {**bar, "took": took(bar), "role": role_name(bar["role"])}
-                for bar in run["bars"]
-                if bar["kind"] not in ("running", "joining", "waiting")
-            ],
-            "first": run["first"],
-            "last": run["last"],
-            "older": run["first"] - 1,
-            "newer": head.row.number - run["last"],
-            "page_size": STEPS_SHOWN,
-            "running": {"persona": None, **step_value(running)} if running else None,
-            "child": running.child.thread if running and running.child else None,
-            "live": steps.live_turns(instance, head.thread) if running else ([], 0),
-            **around,
-            "asked": self._asked,
             "reached": at.get("state"),
             "became": self._or(lambda: extensions.work_states(instance, [head]).get(head.thread), None),
             "log": f"git --git-dir {shlex.quote(str(instance.location.git_dir))} log {self._ref()}",
         }
-        values["problems"] = list(dict.fromkeys([*run["problems"], *self._problems]))
-        return Page("thread.html", brief(title, 80), values)
+
+    def _centre(self, at: Mapping[str, Any], whose: HumanTurn | None) -> dict[str, Any]:
+        """Return what stands in the centre: what is asked, the step in progress, or the newest step or attempt."""
+        instance, head, status = self._instance, self._head, self._run["status"]
+        is_running = status == ThreadState.RUNNING.word
+        running = Watch(instance).step(head.thread) if is_running else None
+        asks = at["question"] is not None
+        me = self._or(lambda: instance.store.repository.user.ident, "") if asks or whose else ""
+        return {
+            "judged": self._or(lambda: steps.shown_view(instance, head), _NOTHING) if asks else _NOTHING,
+            "me": me,
+            "made": self._or(self._made, 0),
+            "running": {"persona": None, **step_value(running)} if running else None,
+            "child": running.child.thread if running and running.child else None,
+            "live": steps.live_turns(instance, head.thread) if running else ([], 0),
+            "chosen": None if asks or is_running else self._or(self._newest, None),
+        }
+
+    def _newest(self) -> dict[str, Any] | None:
+        bars = [bar for bar in self._run["bars"] if bar["node"]]
+        if not bars:
+            return None
+        last = bars[-1]
+        if last["kind"] == "attempt":
+            return steps.chosen_attempt(self._instance, self._head, last["node"], self._asked)
+        return steps.chosen_step(self._instance, self._head, str(last["number"]), self._asked)
 
     # Above the steps
 
@@ -208,11 +299,6 @@ class _Thread:
         if state is not ThreadState.PERSONS_TURN:
             return None
         return self._or(lambda: human_turn_of(self._instance, self._head), None)
-
-    def _judged(self, at: Mapping[str, Any]) -> steps.ShownView:
-        if at.get("question") is None:
-            return steps.ShownView()
-        return self._or(lambda: steps.shown_view(self._instance, self._head), steps.ShownView())
 
     def _folded(self) -> str:
         if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
@@ -280,6 +366,7 @@ class _Thread:
         return self._head.row.number + attempts.count(attempts.tip(self._head.thread))
 
 
+_NOTHING = steps.ShownView()
 _MAY_BE = (
     "branches",
     "branchOf",
@@ -296,6 +383,30 @@ _MAY_BE = (
     "resumedFrom",
 )
 _LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxWallTime": "agents' time"}
+
+
+class MainAction(NamedTuple):
+    """The action that matters most: its name, "" for a link to what is asked, the words and the key of its button."""
+
+    name: str
+    label: str
+    key: str
+
+
+def _main_action(may: PossibleActions | None, state: ThreadState, at: Mapping[str, Any]) -> MainAction | None:
+    if may is None:
+        return None
+    if "answer" in may.names:
+        return MainAction("", "Answer", "a")
+    if state is ThreadState.OVER_BUDGET and "budget" in may.names:
+        return MainAction("", "Raise the budget", "a")
+    has_failed = state.word == ThreadState.FAILED.word
+    for name in ("retry", "run") if has_failed else ("run",):
+        if name in may.names:
+            return MainAction(name, "Retry" if has_failed else "Run", "r")
+    if at["paused"] and "resume" in may.names:
+        return MainAction("resume", "Resume", "r")
+    return next((MainAction(name, label, "l") for name, label in may.others), None)
 
 
 def _spent(run: Mapping[str, Any]) -> list[str]:

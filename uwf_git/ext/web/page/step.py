@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.plugin import SpendingTotals, brief, cut_text, in_dollars, markup, tag
+from uwf_git.plugin import SpendingTotals, brief, cut_text, in_dollars, markup, plain_text, tag
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import Detail, Price, TurnRecord
+    from uwf_git.plugin import Price, TurnRecord
 
 _GIST = 120
 _PROSE = 20_000  # characters of a turn that are rendered
@@ -42,17 +41,6 @@ def lasted(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def how_found(detail: Detail) -> Sequence[str]:
-    """Return a note on an output that the agent did not write as such."""
-    if detail.extraction.startswith("model:"):
-        return [f"its output was read out of the answer by {detail.extraction.removeprefix('model:')}"]
-    return (
-        ["its output was written when it was asked to correct itself"]
-        if detail.extraction == "correction"
-        else []
-    )
-
-
 def turn(record: TurnRecord) -> str:
     """Return a turn as HTML, tool calls folded."""
     kind = f"turn {record.role if record.role.isalpha() else ''}"
@@ -64,10 +52,14 @@ def turn(record: TurnRecord) -> str:
         return tag("div", tag("strong", markup.text(record.role)) + (words if text else ""), kind)
     parts = []
     if record.arguments not in (None, {}):
-        parts.append(tag("p", "arguments", "meta") + markup.pre(plain(record.arguments)))
+        parts.append(tag("p", "arguments", "meta") + markup.pre(plain_text(record.arguments)))
     if record.result not in (None, ""):
-        parts.append(tag("p", "result", "meta") + markup.pre(plain(record.result)))
-    if (text := record.text.strip()) and text not in plain(record.result) and not _is_in(text, record.result):
+        parts.append(tag("p", "result", "meta") + markup.pre(plain_text(record.result)))
+    if (
+        (text := record.text.strip())
+        and text not in plain_text(record.result)
+        and not _is_in(text, record.result)
+    ):
         parts.append(markup.pre(record.text))
     failed = tag("span", ", failed", "is-no") if record.failed else ""
     title = tag("strong", markup.text(brief(record.tool, _GIST))) + failed
@@ -81,13 +73,9 @@ def _is_in(words: str, result: Any) -> bool:
     values = (
         result.values() if isinstance(result, Mapping) else result if isinstance(result, list) else (result,)
     )
-    return words == plain(result).strip() or any(
+    return words == plain_text(result).strip() or any(
         isinstance(value, str) and words in value for value in values
     )
-
-
-def plain(content: Any) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
 
 
 def _first_text(arguments: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.web.page.graph import drawing
-from uwf_git.ext.web.page.step import amounts, how_found, turn
+from uwf_git.ext.web.page.step import amounts, turn
 from uwf_git.plugin import (
     BUNDLE,
     END,
@@ -30,6 +30,7 @@ from uwf_git.plugin import (
     exact_time,
     find_head,
     graph_value,
+    how_found,
     is_kind,
     markup,
     nested_spending,

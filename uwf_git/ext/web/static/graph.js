@@ -4,7 +4,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const LONGEST = 30; // characters of a label
-const READABLE = 0.55; // of the size that it is drawn in
+const READABLE = 0.8; // of the size that it is drawn in
+const WIDE = 640; // pixels of a box in which it is drawn from left to right
 
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -40,18 +41,19 @@ export async function draw(box) {
     // With room for a number also where there is none yet: it comes while somebody looks.
     return { ...way, text, width: width(way.times ? text : `${text} · 9×`, 12) + 12, height: 18 };
   });
-  const placed = await placesOf(sized, labelled);
+  const direction = box.clientWidth >= WIDE ? "LR" : "TB";
+  const placed = await placesOf(sized, labelled, direction);
   if (box.dataset.graph !== said) return; // it is being drawn anew
   const picture = element("svg", { class: "graph laid", viewBox: `0 0 ${placed.width} ${placed.height}`, role: "group", "aria-label": `The graph of ${name}` });
   picture.append(marker("to"), marker("to-was"));
   const boxes = new Map(sized.map((node, index) => [node.id, { ...node, ...placed.nodes[index] }]));
-  labelled.forEach((way, index) => picture.append(path(way, placed.ways[index], boxes.get(way.source))));
+  labelled.forEach((way, index) => picture.append(path(way, placed.ways[index], boxes.get(way.source), direction)));
   sized.forEach((node, index) => picture.append(drawnNode(node, placed.nodes[index])));
   labelled.forEach((way, index) => way.text && picture.append(label(way, placed.ways[index])));
   framed(box, picture, placed);
 }
 
-function placesOf(nodes, ways) {
+function placesOf(nodes, ways, direction) {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL("./layout.js", import.meta.url), { type: "module" });
     const done = (act) => (event) => {
@@ -61,6 +63,7 @@ function placesOf(nodes, ways) {
     worker.onmessage = done(({ data }) => resolve(data));
     worker.onerror = done(reject);
     worker.postMessage({
+      direction,
       nodes: nodes.map(({ id, width, height }) => ({ id, width, height })),
       ways: ways.map(({ source, target, width, height }) => ({ source, target, width, height })),
     });
@@ -76,8 +79,12 @@ function marker(id) {
     element("path", { class: id === "to" ? "tip" : "tip-was", d: "M0 1L9.5 5L0 9L2.5 5z" }));
 }
 
-// A curve through what dagre says, smooth where it turns. A way to its own node is a loop at the right of that.
-function path(way, { points, x: middle }, node) {
+// A curve through what dagre says, smooth where it turns. A way to its own node is a loop beside that.
+function path(way, { points, x: middle, y: level }, node, direction) {
+  if (way.source === way.target && direction === "LR") {
+    const x = node.x, y = node.y + node.height / 2, out = y + Math.max(24, level - way.height / 2 - y) * 1.3;
+    return arrow(way, `M${x - 12} ${y}C${x - 30} ${out} ${x + 30} ${out} ${x + 12} ${y}`);
+  }
   if (way.source === way.target) {
     const x = node.x + node.width / 2, y = node.y, out = x + Math.max(24, middle - way.width / 2 - x) * 1.3;
     return arrow(way, `M${x} ${y - 9}C${out} ${y - 24} ${out} ${y + 24} ${x} ${y + 9}`);
@@ -124,7 +131,8 @@ function framed(box, picture, { width, height }) {
   frame.setAttribute("role", "region");
   frame.setAttribute("aria-label", "Graph; plus and minus make it larger and smaller, 0 fits it in");
   frame.append(picture);
-  const fits = () => Math.min(1, (frame.clientWidth - 2) / width, (frame.clientHeight - 2) / height);
+  const most = box.classList.contains("large") ? 1.75 : 1;
+  const fits = () => Math.min(most, (frame.clientWidth - 2) / width, (frame.clientHeight - 2) / height);
   let scale = 1;
   const zoom = (to) => {
     const middle = [(frame.scrollLeft + frame.clientWidth / 2) / scale, (frame.scrollTop + frame.clientHeight / 2) / scale];
@@ -154,10 +162,14 @@ function framed(box, picture, { width, height }) {
     made.addEventListener("click", steps[key]);
     return made;
   };
-  bar.append(button("−", "Smaller", "-"), shown, button("+", "Larger", "+"), button("Fit", "Fit the graph in", 0));
+  const large = document.createElement("button");
+  large.type = "button";
+  large.textContent = box.classList.contains("large") ? "Close" : "Enlarge";
+  large.addEventListener("click", () => enlarge(box));
+  bar.append(large, button("−", "Smaller", "-"), shown, button("+", "Larger", "+"), button("Fit", "Fit the graph in", 0));
   const at = old && [old.scrollLeft, old.scrollTop];
   const focused = box.contains(document.activeElement);
-  if (!old) box.style.height = `${box.getBoundingClientRect().height}px`;
+  if (!box.style.height) box.style.height = `${box.getBoundingClientRect().height}px`;
   box.classList.add("framed");
   box.replaceChildren(bar, frame);
   zoom(Number(box.dataset.scale) || Math.max(READABLE, fits()));
@@ -165,6 +177,19 @@ function framed(box, picture, { width, height }) {
   if (at) [frame.scrollLeft, frame.scrollTop] = at;
   else toNow(frame, picture);
 }
+
+// The whole window for the graph, or its place in the page again.
+function enlarge(box) {
+  box.classList.toggle("large");
+  delete box.dataset.scale;
+  box.querySelector(".frame")?.remove();
+  draw(box).then(() => box.querySelector(".zoom button").focus({ preventScroll: true }));
+}
+
+addEventListener("keydown", (event) => {
+  const box = document.querySelector("#graph.large");
+  if (event.key === "Escape" && box) enlarge(box);
+});
 
 function toNow(frame, picture) {
   const now = picture.querySelector(".node.now") ?? picture.querySelector(".node");

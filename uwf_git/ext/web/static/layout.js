@@ -2,9 +2,9 @@
 
 import { Graph, layout } from "./dagre/dagre.js";
 
-onmessage = ({ data: { nodes, ways } }) => {
+onmessage = ({ data: { nodes, ways, direction } }) => {
   const graph = new Graph();
-  graph.setGraph({ rankdir: "TB", nodesep: 36, ranksep: 26, edgesep: 18, marginx: 10, marginy: 10 });
+  graph.setGraph({ rankdir: direction, nodesep: 36, ranksep: 26, edgesep: 18, marginx: 10, marginy: 10 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { id, width, height } of nodes) graph.setNode(id, { width, height });
   for (const { source, target, width, height } of ways) {
