@@ -243,6 +243,31 @@ def test_of_a_long_output_a_stream_tells_the_end(
         process.communicate()
 
 
+def test_an_agent_that_says_nothing_for_minutes_is_seen_to_be_silent(
+    serve: Serve, browser_page: Page, spoken: str
+) -> None:
+    browser_page.clock.install()
+    browser_page.goto(serve(spoken).launch)
+    turns = browser_page.get_by_label("Turns of the step that is being made")
+    tell(1, "words", "I lo")
+    expect(turns).to_contain_text("I lo")
+    stall = browser_page.locator(".stall")
+    expect(stall).to_be_hidden()
+    browser_page.clock.fast_forward("03:10")
+    expect(stall).to_have_text("silent for 3 min, waits for the model")
+    expect(browser_page.get_by_role("button", name="show")).to_have_count(0)
+    tell(2, "words", "ok at it.")
+    expect(stall).to_be_hidden()
+    tell(3, "turn")
+    expect(turns.locator("[data-turn='1.1']")).to_be_attached()
+    browser_page.clock.fast_forward("01:10:10")
+    expect(stall).to_have_text("silent for 1 h 10 min, waits for a tool or the model")
+    tell(4, "turn", "a tool")
+    expect(turns.locator("[data-turn='1.2']")).to_be_attached()
+    browser_page.clock.fast_forward("01:10")
+    expect(stall).to_have_text("silent for 1 min, waits for the model")
+
+
 def test_what_a_command_prints_comes_into_an_open_page_with_its_verdict(
     serve: Serve, browser_page: Page, printing: str
 ) -> None:

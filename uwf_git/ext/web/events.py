@@ -28,6 +28,7 @@ from uwf_git.plugin import (
     NotFound,
     StoreLocks,
     UwfError,
+    Watch,
     ansi,
     brief,
     node_weight,
@@ -200,7 +201,7 @@ class _Stream(Response):
         match event:
             case watching.StepBegan(made, order, _):
                 self._style = ansi.PLAIN
-                return None, "began", _order(made, order)
+                return None, "began", {**_order(made, order), "silent": self._silent()}
             case watching.WordsAdded(made, text) if text:
                 return None, "said", {"made": made, "text": text}
             case watching.WordsDropped(made):
@@ -208,7 +209,16 @@ class _Stream(Response):
             case watching.LinesPrinted(made, text):
                 return None, "printed", {"made": made, **self._printed(text)}
             case watching.TurnAdded(place, record, thread):
-                return place, "turn", {"id": str(place), "thread": thread, "html": turn(record)}
+                return (
+                    place,
+                    "turn",
+                    {
+                        "id": str(place),
+                        "thread": thread,
+                        "tool": record.tool is not None,
+                        "html": turn(record),
+                    },
+                )
             case watching.StepMade(made, node, number, failed):
                 came, rules = self._came(node, failed)
                 value = {"made": made, "step": number, "node": node, "failed": failed}
@@ -216,6 +226,12 @@ class _Stream(Response):
             case watching.WorkStopped():
                 return None, "rest", {}
         return None, "", {}
+
+    def _silent(self) -> int:
+        """Return for how many seconds the agent has said nothing."""
+        step = Watch(self._instance).step(self._news.thread)
+        heard = max((inner.heard for inner in (step, step.child) if inner), default=0) if step else 0
+        return max(0, int(time.time() - heard)) if heard else 0
 
     def _printed(self, text: str) -> dict[str, str]:
         """Return lines as text and as HTML, whose colours go on from one event to the next."""

@@ -4,10 +4,12 @@
 
 import htmx from "./htmx/htmx.js";
 import "./keys.js";
-import { listen, silence } from "./stream.js";
+import { count, listen, silence } from "./stream.js";
 
-const SOON = 2000, LATER = 5000; // milliseconds between two requests
+const SOON = 2000, LATER = 5000, REST = 10000; // milliseconds between two requests
+const AWAY = 60000; // milliseconds after which a reader who does nothing may be away
 const OWN = "[data-live-own]"; // elements whose scripts change them
+const ADDED = "[data-live-added]"; // elements that scripts added
 const FIELDS = "input:not([type=hidden], [type=submit], [type=button]), textarea, select";
 const KEYED = `form, details, section, button, input, textarea, select`;
 const BLOCKS = "address, article, aside, blockquote, dd, details, div, dl, dt, fieldset, figure, footer, form, h1, h2, h3, h4, h5,"
@@ -51,7 +53,7 @@ async function look() {
   const visit = visits;
   const answer = await request(location.pathname + location.search, { "If-None-Match": tag });
   if (visit !== visits) return; // another page is shown meanwhile
-  pause = answer.status === 200 ? SOON : Math.min(LATER, pause * 1.25);
+  pause = answer.status === 200 ? SOON : Math.min(Date.now() - active > AWAY ? REST : LATER, pause * 1.25);
   if (answer.status === 200) {
     tag = answer.tag ?? tag;
     await take(answer.page);
@@ -59,6 +61,14 @@ async function look() {
   missing(answer.status);
   again();
 }
+
+let active = Date.now();
+for (const kind of ["pointermove", "pointerdown", "keydown", "wheel", "touchstart"])
+  addEventListener(kind, () => {
+    const was = active;
+    active = Date.now();
+    if (active - was > AWAY) look();
+  }, { passive: true, capture: true });
 
 function again() {
   clearTimeout(timer);
@@ -205,7 +215,7 @@ function leave(field, value) {
       left = null;
     });
     const words = element("p", {}, "What you had typed has no place here any more. It is kept until you leave the page:");
-    left = element("section", { id: "live-left", class: "notice left", "data-live-own": "" }, words, done);
+    left = element("section", { id: "live-left", class: "notice left", "data-live-own": "", "data-live-added": "" }, words, done);
   }
   const copy = element("textarea", { readonly: "", rows: "3", "aria-label": "What you had typed" });
   copy.value = value;
@@ -236,13 +246,13 @@ function hold(old, now, held) {
   if (old.matches(OWN) || !isInView(old)) return;
   const keys = keysOf(old), others = keysOf(now), later = new Map();
   for (const [node, key] of others) later.set(key, node);
-  const stays = [...keys].filter(([node, key]) => node.matches(BLOCKS) && (isInView(node) || isKept(node))
-    && (later.has(key) || !node.matches(YIELDS)));
+  const stays = [...keys].filter(([node, key]) => node.matches(ADDED) || (node.matches(BLOCKS) && (isInView(node) || isKept(node))
+    && (later.has(key) || !node.matches(YIELDS))));
   const places = new Set();
   for (const [node, key] of stays) {
     let same = later.get(key);
     if (!same) {
-      if (node !== left) gone(node, held);
+      if (!node.matches(ADDED)) gone(node, held);
       same = node.cloneNode(true);
       const before = earlier(node, keys, later);
       if (before) before.after(same);
@@ -594,6 +604,10 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-setInterval(() => { if (!document.hidden) refresh(); }, 1000);
+setInterval(() => {
+  if (document.hidden) return;
+  refresh();
+  count();
+}, 1000);
 settle();
 again();

@@ -3,11 +3,15 @@
 
 const MOST = 200; // turns that stay
 const LONGEST = 200000; // characters of what a command prints that stay
+const STALLED = 60; // seconds without a word
 
 let source = null;
 let box = null;
 let unseen = 0;
 let more = null;
+let stall = null;
+let heard = Date.now(); // when the agent said something last
+let awaited = "";
 
 export function silence() {
   source?.close();
@@ -35,11 +39,13 @@ export function listen(list, tell, changed) {
     if (mine.readyState === EventSource.CLOSED) source = null;
     changed();
   });
-  on("began", ({ made, step, role, by }) => {
+  on("began", ({ made, step, role, by, silent }) => {
+    hears(by === "uwf-exec" ? "" : ", waits for the model", silent);
     if (box.dataset.made !== String(made) && box.children.length) heading(`Step ${step}: ${role}, ${by}`);
     box.dataset.made = made;
   });
   on("said", ({ text }) => {
+    hears(", waits for the model");
     const follows = atEnd(), item = saying() ?? begin("saying", "assistant", "p"), words = item.querySelector("p");
     if (item.dataset.old) words.textContent = text;
     else words.append(text);
@@ -48,6 +54,7 @@ export function listen(list, tell, changed) {
   });
   on("dropped", () => saying()?.remove());
   on("printed", ({ html }) => {
+    hears("");
     const follows = atEnd(), top = box.scrollTop;
     const item = printing() ?? begin("printing", "output", "pre"), lines = item.querySelector("pre");
     if (item.dataset.old) lines.replaceChildren();
@@ -67,7 +74,8 @@ export function listen(list, tell, changed) {
     }
     box.scrollTop = follows ? box.scrollHeight : top;
   });
-  on("turn", ({ id, html }) => {
+  on("turn", ({ id, html, tool }) => {
+    hears(tool ? ", waits for the model" : ", waits for a tool or the model");
     box.dataset.after = id;
     printing()?.classList.replace("printing", "printed"); // it stays where it is read, and the turn comes below
     if (box.querySelector(`[data-turn="${CSS.escape(id)}"]`)) return;
@@ -87,10 +95,27 @@ export function listen(list, tell, changed) {
   });
   on("rest", () => {
     silence();
+    hears("");
     saying()?.remove();
     changed();
   });
   return true;
+}
+
+// The agent said something, so many seconds ago; what it waits for since.
+function hears(waitsFor, ago = 0) {
+  heard = Date.now() - 1000 * ago;
+  awaited = waitsFor;
+  count();
+}
+
+// Says that nothing has come for a while, and counts.
+export function count() {
+  if (!stall) return;
+  const minutes = Math.floor((Date.now() - heard) / 60000);
+  stall.hidden = !source || minutes * 60 < STALLED;
+  const text = stall.hidden ? "" : `silent for ${minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`}${awaited}`;
+  if (stall.textContent !== text) stall.textContent = text;
 }
 
 const saying = () => box.querySelector(".saying");
@@ -112,6 +137,12 @@ function prepare() {
     box.scrollTop = box.scrollHeight;
     box.focus({ preventScroll: true });
   });
+  more.dataset.liveAdded = "";
+  stall = document.createElement("p");
+  stall.className = "stall";
+  stall.dataset.liveAdded = "";
+  stall.hidden = true;
+  box.before(stall);
   box.after(more);
   box.addEventListener("scroll", () => {
     if (atEnd()) seen();
