@@ -380,6 +380,8 @@ from uwf_git.engine.performer import environment as _agent_environment
 from uwf_git.engine.performer import hash_printed as hash_printed
 from uwf_git.engine.performer import missing_price_reason as missing_price_reason
 from uwf_git.engine.performer import provider_of as provider_of
+from uwf_git.engine.permission_requests import PermissionDesk as PermissionDesk
+from uwf_git.engine.permission_requests import line_of as _permission_line
 from uwf_git.engine.persons_steps import persons_steps as persons_steps
 from uwf_git.engine.presented import JudgedCode as JudgedCode
 from uwf_git.engine.presented import LastOutput as LastOutput
@@ -664,6 +666,8 @@ from uwf_git.store.node_versions import NodeVersions as NodeVersions
 from uwf_git.store.nodes import NodeStore as NodeStore
 from uwf_git.store.nodes import UnionSet as UnionSet
 from uwf_git.store.pages import report_of as report_of
+from uwf_git.store.permission_files import Decision as _PermissionDecision
+from uwf_git.store.permission_files import Wish as _PermissionWish
 from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
 from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
@@ -855,6 +859,8 @@ PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
 PRIVATE_FOLDER = _PRIVATE_FOLDER
 PROJECT_MOUNT = _PROJECT_MOUNT
 PackageSource = _PackageSource
+PermissionDecision = _PermissionDecision
+PermissionWish = _PermissionWish
 ProgressMeter = _ProgressMeter
 QuotaExceeded = _QuotaExceeded
 RUN_TOOL = _RUN_TOOL
@@ -966,6 +972,7 @@ parse_budget_option = _parse_budget_option
 parse_workspace_option = _parse_workspace_option
 past_versions = _past_versions
 pause_thread = _pause_thread
+permission_line = _permission_line
 presented_code = _presented_code
 prompt_commands = _prompt_commands
 pull_refs = _pull_refs

@@ -53,6 +53,7 @@ thread = group(
         "fork": ("thread", "Fork a thread at any step."),
         "answer": ("asking", "Answer a waiting thread."),
         "say": ("asking", "Add a remark to a thread."),
+        "permit": ("permitting", "Allow or deny what a running agent asks for."),
         "pause": ("asking", "Pause threads."),
         "resume": ("asking", "Resume paused threads; continue finished ones."),
         "kill": ("thread", "Kill threads and their running agents."),

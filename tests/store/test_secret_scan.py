@@ -170,6 +170,7 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     for name in ("stepped", "killed", "failed", "removed"):
         started[name] = call("thread start", "pair", "-p", SAID).json["thread"]
     call("thread say", started["stepped"], "-m", SAID)
+    call("thread permit", started["stepped"], "0123ABCD", check=3)
     call("thread step", started["stepped"], "--agent", runs)
     call("thread budget", started["stepped"], "--max-tokens", "100000", check=None)
     call("thread run", started["stepped"], "--agent", f"uwf-exec {failing}", check=None)

@@ -85,6 +85,17 @@ def steer(instance: Instance, thread: ThreadId, text: str) -> Outcome | WaitingR
     return said
 
 
+def permit(
+    instance: Instance, thread: ThreadId, request: str, granted: bool = True, always: bool = False
+) -> dict[str, Any]:
+    """Allow or deny what a running agent asks leave for; return the request and the decision as JSON. Raises as
+    `engine.permission_requests.decide`."""
+    from uwf_git.engine.permission_requests import decide
+
+    instance.require_person(f"decides what the agent of thread {thread} may do", answers=True)
+    return decide(instance, thread, request, granted, always)
+
+
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
     """Pause a thread, and the branches that it waits for; with `now` end their steps. Makes and raises as
     `engine.pause.pause`."""

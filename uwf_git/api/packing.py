@@ -12,7 +12,7 @@ from uwf_git.engine.pause import forget_lifted
 from uwf_git.store import maintenance
 from uwf_git.store.archives import fold_before
 from uwf_git.store.instance import Instance
-from uwf_git.store.private import REMARKS
+from uwf_git.store.private import PERMISSIONS, REMARKS
 from uwf_git.sync.removal import KEPT_SECONDS, expiring
 from uwf_git.workspaces.notes import Notes
 
@@ -36,10 +36,15 @@ def collect(instance: Instance, before: int | None = None, prune: bool = False) 
     threads = instance.threads
     known = threads.ids().__contains__
     instance.sessions.forget(known)
-    if instance.store.repository.private.joinpath(REMARKS).is_dir():
+    private = store.repository.private
+    if private.joinpath(REMARKS).is_dir():
         from uwf_git.store.mailbox import Mailbox
 
-        Mailbox(instance.store.repository.private).forget(known)
+        Mailbox(private).forget(known)
+    if private.joinpath(PERMISSIONS).is_dir():
+        from uwf_git.store.permission_files import PermissionFiles
+
+        PermissionFiles(private).forget(known)
     instance.runs.forget(
         lambda thread: (
             instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))

@@ -194,6 +194,11 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
         from uwf_git.api.progress import step_in_progress
 
         value |= step_in_progress(instance, head.thread)
+        if instance.runs.has_requests(head.thread):
+            from uwf_git.engine.permission_requests import permission_requests, request_value
+
+            if requests := permission_requests(instance, head.thread):
+                value["permissions"] = [request_value(request) for request in requests]
     elif ThreadState.PERSONS_TURN in states or ThreadState.PAUSED in states:
         from uwf_git.engine.presented import presented_at
 

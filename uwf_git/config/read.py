@@ -10,6 +10,7 @@
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
     trackers: {<host>: jira, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
+    permissionWait: <duration>
     workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, keep,
                 projects: {<folder>: {…}}}
     views: {<name>: <filters of threads>}
@@ -165,6 +166,7 @@ class _ConfigReader(Reader):
             trackers,
             tracker_apis,
             self.names(("views",), data.get("views")),
+            self.timeout((), data, "permissionWait"),
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:

@@ -14,6 +14,7 @@
     runs/<ULID>.takes     the agent that takes remarks while it works
     runs/<ULID>.detached  the output of the thread's last detached run
     remarks/<ULID>/       remarks that wait for a running agent; see `mailbox`
+    permissions/<ULID>/   requests of agents that wait for a person; see `permission_files`
     sessions/<hash>       the thread that an agent's session belongs to, and how the session was left here
     folders/<ULID>        the working folder of a thread's agents
     trusted/<SHA-256>     trusted code; see `Trusted`
@@ -87,6 +88,7 @@ _SEEN = {
     "remark": str,
 }  # of a note, for those who watch
 REMARKS = "remarks"  # the folder of mailboxes
+PERMISSIONS = "permissions"  # the folder of requests of agents
 
 
 class EngineOrder(NamedTuple):
@@ -215,6 +217,7 @@ class Runs:
         self._folder = private / "runs"
         self._below = f"{self._folder}/"
         self._remarks = f"{private}/{REMARKS}/"
+        self._requests = f"{private}/{PERMISSIONS}/"
         self._given = nonce
         self._nonces: dict[ThreadId, str] = {}  # of the orders of this process
 
@@ -443,6 +446,10 @@ class Runs:
     def has_remarks(self, thread: ThreadId) -> bool:
         """Return whether remarks to a thread may wait in its mailbox."""
         return os.path.isdir(self._remarks + thread)  # noqa: PTH112
+
+    def has_requests(self, thread: ThreadId) -> bool:
+        """Return whether a thread's agent may wait for leave; see `permission_files`."""
+        return os.path.isdir(self._requests + thread)  # noqa: PTH112
 
     def take_remarks(self, thread: ThreadId, agent: str) -> None:
         """Announce that the agent of the step in progress takes remarks while it works. Best effort."""

@@ -36,7 +36,7 @@ _AROUND = 4  # lines beside those of items: the numbers, the table's head, the h
     "only",
     multiple=True,
     metavar="GROUP",
-    help="Only this group: asks, failed, budget, land. Repeat it for more.",
+    help="Only this group: permission, asks, failed, budget, land. Repeat it for more.",
     shell_complete=complete_group,
 )
 @click.option(

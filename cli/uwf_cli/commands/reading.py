@@ -238,6 +238,14 @@ def _remarks(state: Any) -> list[tuple[str, str]]:
     return [("remark", f"{one_line(remark['text'], 200)} · {fate(remark)}") for remark in state["remarks"]]
 
 
+def _permissions(state: Any) -> list[tuple[str, str]]:
+    return [
+        pair
+        for request in state.get("permissions", ())
+        for pair in (("asks leave", request["line"]), ("allow", request["commands"]["allow"]))
+    ]
+
+
 def _workspace(state: Any) -> str:
     if not (place := state.get("workspace")):
         return ""
@@ -276,7 +284,7 @@ _STATE = Record(
     ("work", _work),
     _warnings,
     "updated",
-    *(_running, _remarks, ("asked", _census), _branches),
+    *(_running, _permissions, _remarks, ("asked", _census), _branches),
     *("error", "problem", "asks"),
     _questions,
     *(("fields", _fields), ("for", "assignee")),

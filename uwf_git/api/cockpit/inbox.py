@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.api.cockpit.permissions import PERMISSION, permission_items
 from uwf_git.api.cockpit.retry import retried
 from uwf_git.api.inbox import ME, waiting_for, waiting_for_people, warnings_value
 from uwf_git.api.listing import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 ASKS, FAILED, BUDGET = "asks", "failed", "budget"
-_OWN = {ASKS: "asks you", FAILED: "failed", BUDGET: "over budget"}
+_OWN = {PERMISSION: "asks leave", ASKS: "asks you", FAILED: "failed", BUDGET: "over budget"}
 _DAYS = 7  # for which a thread that ended failed is listed
 _MOST = 100  # finished threads that queues are asked about
 
@@ -40,10 +41,10 @@ def groups() -> dict[str, str]:
 
 
 def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return what a person may do something about, as JSON, by `groups`: what asks and what is over budget, oldest
-    first; failed threads, without those whose failed end is older than a week or was forked since, and what extensions
-    queue, newest first. `whom` is as in `waiting_for`; of the others it has those that this person has started. `only`
-    are groups. Raises Usage for another group."""
+    """Return what a person may do something about, as JSON, by `groups`: what agents ask leave for, what asks and
+    what is over budget, oldest first; failed threads, without those whose failed end is older than a week or was
+    forked since, and what extensions queue, newest first. `whom` is as in `waiting_for`; of the others it has those
+    that this person has started. `only` are groups. Raises Usage for another group."""
     wanted = tuple(only) or tuple(groups())
     if unknown := [group for group in wanted if group not in groups()]:
         raise Usage(f"no group {unknown[0]!r}", nearest(unknown[0], groups()))
@@ -53,6 +54,8 @@ def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ())
     waits = waiting_for_people(instance, active) if whom is None else waiting_for(instance, whom, active)
     for value in _of_waits(instance, [wait for wait in waits if _group(wait) in items]):
         items[value["group"]].append(value)
+    if PERMISSION in items:
+        items[PERMISSION] = permission_items(instance, threads)
     rest = _others(instance, threads, whom)
     if FAILED in items:
         items[FAILED] = _values(instance, _failed(instance, rest), FAILED, _ways_on)

@@ -1,11 +1,11 @@
 """`uwf-acp`: agents that speak the Agent Client Protocol.
 
-The agent's command comes from the user's configuration. It runs for one step, and its messages and actions
-are recorded as they happen. The role's next step loads the same session if possible; otherwise a new session
-gets everything. Permission requests are granted by `tools.permissions`, else by the person at the terminal,
-else denied. What the policy forbids is prevented, or the step fails. Through its client the agent reads and
-writes files in the working folder only. Terminals are not offered: the agent runs commands by its own means
-and settings.
+The agent's command comes from the user's configuration. It runs for one step, and its messages and actions are
+recorded as they happen. The role's next step loads the same session if possible; otherwise a new session gets
+everything. Permission requests are granted by `tools.permissions`, else by the person at the terminal, else by
+one who finds them in the inbox within `permissionWait`, else denied. What the policy forbids is prevented, or
+the step fails. Through its client the agent reads and writes files in the working folder only. Terminals are
+not offered: the agent runs commands by its own means and settings.
 
 --mode and --model choose among the agent's offers; --auth is one of its login methods; --no-files offers no files.
 """
@@ -28,6 +28,7 @@ from uwf_git.plugin import (
     SILENCE_LIMIT,
     AgentFailed,
     Conversation,
+    PermissionDesk,
     Throttled,
     Unavailable,
     Usage,
@@ -199,6 +200,8 @@ def _settings(ctx: Context) -> Settings:
         quota=ctx.quota,
         alias=ctx.alias,
         silence=ctx.silence(SILENCE_LIMIT),
+        desk=PermissionDesk(ctx.instance, ctx.thread, ctx.role.name, named(options)),
+        show=ctx.show,
     )
 
 

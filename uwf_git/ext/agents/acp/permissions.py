@@ -1,5 +1,5 @@
-"""Deciding an agent's permission requests, by policy or by the person at the terminal, who is asked while the agent
-continues.
+"""Deciding an agent's permission requests, by policy or by a person: the one at the terminal, who is asked while the
+agent continues, or one who finds the request in the inbox.
 
 `tools.permissions` in the configuration lists what is granted without asking: see docs/reference/configuration.md. In a
 crew's step, reading @pkg and @state and editing @state's document are granted. Denied tools refuse their kinds: `deny`
@@ -23,14 +23,16 @@ from uwf_git.plugin import (
     DOCUMENT_MOUNT,
     FETCH_TOOL,
     RUN_TOOL,
+    PermissionDecision,
+    PermissionWish,
     StepFolders,
     ToolPolicy,
+    permission_line,
     printable,
-    shortened,
     terminal_undisturbed,
 )
 
-By = Literal["policy", "terminal", "nobody"]
+By = Literal["policy", "terminal", "person", "nobody"]
 
 # Kinds of requests as tools in policies.
 _TOOLS: Mapping[str, tuple[str, ...]] = {
@@ -75,17 +77,23 @@ class Request(NamedTuple):
     unread: str = ""
 
     @property
+    def wish(self) -> PermissionWish:
+        return PermissionWish(self.kind, self.title, self.command, self.paths, self.unread)
+
+    @property
     def shown(self) -> str:
-        what = self.command if self.command is not None else self.title or ", ".join(self.paths)
-        return shortened(f"{self.kind}: {' '.join(f'{what} {self.unread}'.split())}", 200)
+        return permission_line(self.wish)
 
 
 class Decision(NamedTuple):
-    """`option` is the chosen answer's id; None cancels, if none fits."""
+    """`option` is the chosen answer's id; None cancels, if none fits. `who` is a person that was not at the terminal;
+    `always`: they decided it for every equal request."""
 
     granted: bool
     by: By
     option: str | None
+    who: str = ""
+    always: bool = False
 
 
 def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
@@ -129,6 +137,12 @@ def answer(request: Request, granted: bool, by: By) -> Decision:
             if option.kind == wanted:
                 return Decision(granted, by, option.id)
     return Decision(False, by, None)
+
+
+def by_person(request: Request, decision: PermissionDecision) -> Decision:
+    """Return a person's decision with a matching option."""
+    made = answer(request, decision.granted, "person")
+    return made._replace(who=decision.by, always=decision.always)
 
 
 def forbidden(policy: ToolPolicy) -> frozenset[str]:

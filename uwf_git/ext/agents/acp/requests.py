@@ -6,7 +6,8 @@ import asyncio
 import io
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from uwf_git.plugin import (
     PROJECT_MOUNT,
     FileChange,
     Mount,
+    PermissionDesk,
     StepFolders,
     ToolFailure,
     ToolPolicy,
@@ -28,6 +30,7 @@ from uwf_git.plugin import (
 LARGEST = 10 * 1024 * 1024  # bytes of a file
 INVALID, UNKNOWN, INTERNAL, MISSING = -32602, -32601, -32603, -32002
 _BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody": "nobody to ask"}
+_POLL = 0.2  # seconds between two looks for a decision
 
 
 class Files:
@@ -105,9 +108,18 @@ class Requests:
     """Answers requests by policy. Decisions become turns; `notes` list refusals."""
 
     def __init__(
-        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: StepFolders | None = None
+        self,
+        name: str,
+        folder: Path,
+        policy: ToolPolicy,
+        files: Files,
+        places: StepFolders | None = None,
+        desk: PermissionDesk | None = None,
+        show: Callable[[bytes], None] = lambda line: None,
     ) -> None:
         self._places = places
+        self._desk = desk
+        self._show = show
         self._name = name
         self._folder = folder
         self._policy = policy
@@ -156,9 +168,15 @@ class Requests:
         decision = permissions.decide(
             request, self._policy, self._folder, self._places
         ) or await self._decided(request)
-        outcome = f"{'granted' if decision.granted else 'denied'}, {_BY[decision.by]}"
+        outcome = f"{'granted' if decision.granted else 'denied'}, {_source(decision)}"
         request_value = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
-        result = {"granted": decision.granted, "by": decision.by, "option": decision.option}
+        result: dict[str, Any] = {
+            "granted": decision.granted,
+            "by": decision.by,
+            "option": decision.option,
+        }
+        if decision.who:
+            result |= {"who": decision.who, "always": decision.always}
         turn = TurnRecord("tool", f"{request.shown}: {outcome}", "permission", request_value, result)
         turn = turn._replace(call=str(call.get("toolCallId"))[:200], failed=not decision.granted)
         conversation.add(turn)
@@ -170,14 +188,46 @@ class Requests:
         return {"outcome": {"outcome": "selected", "optionId": decision.option}}
 
     async def _decided(self, request: permissions.Request) -> permissions.Decision:
+        desk = self._desk
+        if desk is not None and (standing := desk.standing(request.wish)) is not None:
+            return permissions.by_person(request, standing)
         terminal = permissions.terminal()
-        if terminal is None:
+        if terminal is not None:
+            asking = permissions.ask(request, self._name, terminal)
+        elif desk is not None and desk.patience is not None:
+            asking = self._inbox(request, desk, desk.patience)
+        else:
             return permissions.answer(request, False, "nobody")
-        question = asyncio.get_running_loop().create_task(permissions.ask(request, self._name, terminal))
+        question = asyncio.get_running_loop().create_task(asking)
         self._questions.add(question)
         try:
             await asyncio.wait({question})
             return permissions.Decision(False, "nobody", None) if question.cancelled() else question.result()
         finally:
             self._questions.discard(question)
-            os.close(terminal)
+            if terminal is not None:
+                os.close(terminal)
+
+    async def _inbox(
+        self, request: permissions.Request, desk: PermissionDesk, patience: float
+    ) -> permissions.Decision:
+        """Have a request wait for a person; nobody's is a refusal."""
+        waiting = desk.put(request.wish, time.time() + patience)
+        if waiting is None:
+            return permissions.answer(request, False, "nobody")
+        self._show(f"asks for leave to {request.shown}\n".encode("utf-8", "replace"))
+        try:
+            deadline = time.monotonic() + patience
+            while (decision := desk.decision(waiting)) is None and time.monotonic() < deadline:
+                await asyncio.sleep(_POLL)
+        finally:
+            desk.withdraw(waiting)
+        if decision is None:
+            return permissions.answer(request, False, "nobody")
+        return permissions.by_person(request, decision)
+
+
+def _source(decision: permissions.Decision) -> str:
+    if decision.by != "person":
+        return _BY[decision.by]
+    return f"by {decision.who}" + (", always" if decision.always else "")

@@ -20,6 +20,7 @@ from uwf_git.plugin import (
     AgentFailed,
     Descendants,
     Mount,
+    PermissionDesk,
     Quota,
     QuotaExceeded,
     StepFolders,
@@ -55,7 +56,8 @@ _METHOD_NOT_FOUND = -32601
 class Settings(NamedTuple):
     """How to start an agent. `mode`, `model` and `auth` are ids or names of its offers; `record` gets each
     turn; `hidden` may not be touched; `others` are further folders; `places` are a crew's; `quota` limits it;
-    `silence` is the permitted time without output, in seconds, None for no limit."""
+    `silence` is the permitted time without output, in seconds, None for no limit. At the `desk` its requests wait for a
+    person; `show` takes a line for watchers."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -73,6 +75,8 @@ class Settings(NamedTuple):
     quota: Quota = Quota()
     alias: str = ""
     silence: float | None = None
+    desk: PermissionDesk | None = None
+    show: Callable[[bytes], None] = lambda line: None
 
 
 class PromptResult(NamedTuple):
@@ -107,7 +111,15 @@ class Session:
         self._files = Files(settings.folder, settings.policy, settings.hidden, settings.others)
         self._heard = 0.0  # when the agent said something last
         self._conversation = Conversation(_unrecorded)
-        self._requests = Requests(self._name, settings.folder, settings.policy, self._files, settings.places)
+        self._requests = Requests(
+            self._name,
+            settings.folder,
+            settings.policy,
+            self._files,
+            settings.places,
+            settings.desk,
+            settings.show,
+        )
         self._auth_methods: list[Mapping[str, Any]] = []
         self._capabilities: Mapping[str, Any] = {}
         self._model: str | None = None

@@ -1,0 +1,171 @@
+"""Requests of running agents for leave to do something, which wait for a person for as long as `permissionWait` says.
+A decision that always holds does so for the same kind and command or paths, in one thread and role on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import Invalid, NotFound, StoreUnwritable, Usage
+from uwf_git.base.text import iso, shortened
+from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.hooks import run_hook
+from uwf_git.format.ids import ThreadId, new_thread_id
+from uwf_git.store.permission_files import MOST, Decision, OpenRequest, PermissionFiles, Wish
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
+
+LONGEST = 4000  # characters of a command that a person is shown whole
+_MOST_PATHS = 50
+_SHOWN = 200
+
+
+class PermissionDesk:
+    """Where the requests of one step's agent wait. Wishes have their secrets removed before anything else."""
+
+    def __init__(self, instance: Instance, thread: ThreadId, role: str, agent: str) -> None:
+        self._instance = instance
+        self._thread = thread
+        self._role = role
+        self._agent = agent
+        self._files = PermissionFiles(instance.store.repository.private)
+        self._open: dict[str, int] = {}
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds that a request may wait for a person, None if none may."""
+        runs = self._instance.runs
+        return self._instance.config.permission_wait if runs.is_asked(self._thread) else None
+
+    def standing(self, wish: Wish) -> Decision | None:
+        """Return the decision that a person made for every equal request, None if nobody did."""
+        return self._files.standing(self._thread, self._role, self._clean(wish))
+
+    def put(self, wish: Wish, until: float) -> str | None:
+        """Have a request wait until a Unix time, run the user's hook for a waiting thread, and return the request's
+        id. None if there are too many, nobody can be shown all that it asks, or the disk refuses it."""
+        wish = self._clean(wish)
+        if len(wish.command or "") + len(wish.unread) > LONGEST or len(wish.paths) > _MOST_PATHS:
+            return None
+        self._withdraw_leftovers()
+        if len(self._files.of(self._thread)) >= MOST:
+            return None
+        request = OpenRequest(
+            new_thread_id()[-8:], self._thread, self._role, self._agent, wish, time.time(), until
+        )
+        try:
+            self._open[request.id] = self._files.put(request)
+        except StoreUnwritable as error:
+            self._instance.warn(f"{error.message}; the request is denied")
+            return None
+        run_hook(
+            self._instance,
+            self._thread,
+            ThreadState.ASKING.hook,
+            question=f"{self._agent} asks for leave to {line_of(wish)}",
+            permission=request_value(request),
+        )
+        return request.id
+
+    def decision(self, request: str) -> Decision | None:
+        return self._files.decision(self._thread, request)
+
+    def withdraw(self, request: str) -> None:
+        self._files.withdraw(self._thread, request)
+        os.close(self._open.pop(request))
+
+    def _withdraw_leftovers(self) -> None:
+        for request in self._files.of(self._thread):
+            if not self._files.is_open(request):
+                self._files.withdraw(self._thread, request.id)
+
+    def _clean(self, wish: Wish) -> Wish:
+        def clean(text: str) -> str:
+            return self._instance.redactor.text(text)[0]
+
+        return Wish(
+            clean(wish.kind)[:40],
+            clean(wish.title)[:500],
+            None if wish.command is None else clean(wish.command),
+            tuple(map(clean, wish.paths)),
+            clean(wish.unread),
+        )
+
+
+def permission_requests(instance: Instance, thread: ThreadId | None = None) -> list[OpenRequest]:
+    """Return the requests of steps in progress, or of one thread's, that wait for a person, oldest first."""
+    files = PermissionFiles(instance.store.repository.private)
+    requests = files.all() if thread is None else files.of(thread)
+    return sorted(filter(files.is_open, requests), key=lambda item: (item.at, item.id))
+
+
+def decide(
+    instance: Instance, thread: ThreadId, request: str, granted: bool, always: bool = False
+) -> dict[str, Any]:
+    """Allow or deny a request of a running agent, with `always` every equal one of its role in this thread; return
+    that as JSON. Raises NotFound for a request that doesn't wait, Usage if an equal one cannot be told, Invalid if
+    somebody else decided first, StoreUnwritable."""
+    waiting = {item.id: item for item in permission_requests(instance, thread)}
+    found = waiting.get(request.strip().upper())
+    if found is None:
+        raise NotFound(
+            f"thread {thread} has no open request {shortened(ascii(request), 40)}",
+            f"see: uwf thread show {thread}",
+        )
+    if always and found.wish.subject is None:
+        raise Usage(
+            f"request {found.id} of thread {thread} names no command and no file, so no other one equals it",
+            f"decide this one: {_command(found, granted)}",
+        )
+    by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
+    decision = Decision(granted, always, by, time.time())
+    files = PermissionFiles(instance.store.repository.private)
+    if not files.decide(found, decision):
+        first = files.decision(thread, found.id)
+        who = "" if first is None else f" by {first.by}: {'allowed' if first.granted else 'denied'}"
+        raise Invalid(
+            f"request {found.id} of thread {thread} was decided already{who}", f"uwf thread show {thread}"
+        )
+    if always:
+        files.hold(thread, found.role, found.wish, decision)
+    return {**request_value(found), "granted": granted, "always": always, "by": by}
+
+
+def request_value(request: OpenRequest) -> dict[str, Any]:
+    """Return a request as JSON, with the commands that decide it."""
+    wish = request.wish
+    may_always = wish.subject is not None
+    return {
+        "thread": request.thread,
+        "request": request.id,
+        "role": request.role,
+        "agent": request.agent,
+        "kind": wish.kind,
+        "title": wish.title,
+        "command": wish.command,
+        "paths": [*wish.paths],
+        "input": wish.unread or None,
+        "line": line_of(wish),
+        "at": iso(request.at),
+        "until": iso(request.until),
+        "commands": {
+            "allow": _command(request, True),
+            "deny": _command(request, False),
+            **({"always": f"{_command(request, True)} --always"} if may_always else {}),
+        },
+    }
+
+
+def line_of(wish: Wish) -> str:
+    """Return what is asked for in a line, cut if it is long."""
+    what = wish.command if wish.command is not None else wish.title or ", ".join(wish.paths)
+    return shortened(f"{wish.kind}: {' '.join(f'{what} {wish.unread}'.split())}", _SHOWN)
+
+
+def _command(request: OpenRequest, granted: bool) -> str:
+    return shlex.join(
+        ["uwf", "thread", "permit", request.thread, request.id, *(() if granted else ("--deny",))]
+    )
