@@ -83,6 +83,7 @@ from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
 from uwf_git.api.cockpit.inbox import groups as _inbox_groups
 from uwf_git.api.cockpit.inbox import inbox as inbox
 from uwf_git.api.cockpit.patch import patch_files as patch_files
+from uwf_git.api.cockpit.retry import plan_retry as plan_retry
 from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief
 from uwf_git.api.cockpit.run import name_of as _author_name
@@ -106,6 +107,7 @@ from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
 from uwf_git.api.filters import parse_filters as parse_filters
 from uwf_git.api.filters import view_words as view_words
+from uwf_git.api.filters import views as _saved_views
 from uwf_git.api.forges import client_for as client_for
 from uwf_git.api.forges import client_of_issue as client_of_issue
 from uwf_git.api.fork import fork as _fork_thread
@@ -404,6 +406,7 @@ from uwf_git.engine.spending import spent as _spent_in
 from uwf_git.engine.spending import together as _spent_together
 from uwf_git.engine.spending import tokens_in as tokens_in
 from uwf_git.engine.spending import tokens_of_step as tokens_of_step
+from uwf_git.engine.state import state as _thread_state_value
 from uwf_git.engine.step import kill as _kill_thread
 from uwf_git.engine.step import step as _step_thread
 from uwf_git.engine.step import step_without_hooks as step_without_hooks
@@ -1024,6 +1027,7 @@ tidy_worktrees = _tidy_worktrees
 tighten_policy = _tighten_policy
 time_ago = _time_ago
 transfer_refs = _transfer_refs
+thread_state_value = _thread_state_value
 type_name = _type_name
 type_versions = _type_versions
 unforged_text = _unforged_text
@@ -1032,6 +1036,7 @@ unreadable_document = _unreadable_document
 used_up_budget = _used_up_budget
 wanted_data = _wanted_data
 workflow_define = _workflow_define
+saved_views = _saved_views
 schemas = _schemas
 charts = _charts
 ConfigReader = _ConfigReader

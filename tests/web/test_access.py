@@ -235,7 +235,7 @@ def test_the_browser_is_opened_by_a_file_that_others_cannot_read(
         referrers: list[str] = []
         browser_page.on("request", lambda request: referrers.append(request.headers.get("referer", "")))
         browser_page.goto(opened)
-        expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
+        expect(browser_page.get_by_role("heading", name="Inbox")).to_be_visible()
         assert "token" not in browser_page.url and not file.exists()
         assert referrers and not [each for each in referrers if "token" in each]
         process.terminate()

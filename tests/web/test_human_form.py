@@ -6,16 +6,20 @@ import httpx
 from cli_samples import GATE, write
 from conftest import Uwf
 from playwright.sync_api import Page, expect
-from site_serving import Serve, keep_picture
+from site_serving import Serve, Serving, keep_picture
+
+
+def _open(page: Page, serving: Serving, thread: str) -> None:
+    page.goto(serving.launch)
+    page.goto(f"{serving.address}/thread/{thread}")
 
 
 def test_the_prompt_stands_above_the_form_and_a_button_decides(
     serve: Serve, browser_page: Page, uwf: Uwf, gated: str
 ) -> None:
-    browser_page.goto(serve("--write").launch)
-    browser_page.get_by_role("link", name="Announce it").click()
+    _open(browser_page, serve("--write"), gated)
     expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_be_visible()
-    question = browser_page.get_by_text("Send first?").first
+    question = browser_page.get_by_text("Send first?", exact=True)
     button = browser_page.get_by_role("button", name="change", exact=True)
     above, below = question.bounding_box(), button.bounding_box()
     assert above is not None and below is not None and above["y"] < below["y"]
@@ -33,8 +37,7 @@ def test_the_prompt_stands_above_the_form_and_a_button_decides(
 
 
 def test_the_enter_key_decides_nothing(serve: Serve, browser_page: Page, uwf: Uwf, gated: str) -> None:
-    browser_page.goto(serve("--write").launch)
-    browser_page.get_by_role("link", name="Announce it").click()
+    _open(browser_page, serve("--write"), gated)
     browser_page.get_by_label("note").press("Enter")
     browser_page.get_by_label("note").press("Control+Enter")
     assert len(uwf("thread", "steps", gated).json) == 1
@@ -58,8 +61,7 @@ def test_a_choice_of_any_characters_can_be_pressed(serve: Serve, browser_page: P
     uwf("workflow", "put", write("odd.yaml", odd))
     thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
     uwf("thread", "step", thread)
-    browser_page.goto(serve("--write").launch)
-    browser_page.get_by_role("link", name="Announce it").click()
+    _open(browser_page, serve("--write"), thread)
     browser_page.locator("button.option").nth(1).click()
     expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_have_count(0)
     assert uwf("thread", "steps", thread).json[-1]["output"] == {"decision": "\u202egpj"}
@@ -68,7 +70,6 @@ def test_a_choice_of_any_characters_can_be_pressed(serve: Serve, browser_page: P
 def test_without_write_the_page_has_the_command_and_no_form(
     serve: Serve, browser_page: Page, uwf: Uwf, gated: str
 ) -> None:
-    browser_page.goto(serve().launch)
-    browser_page.get_by_role("link", name="Announce it").click()
+    _open(browser_page, serve(), gated)
     expect(browser_page.get_by_text(f"uwf thread answer {gated} -m CHOICE")).to_be_visible()
     expect(browser_page.get_by_role("button", name="send")).to_have_count(0)

@@ -12,13 +12,13 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
@@ -52,8 +52,10 @@ from uwf_git.plugin import (
     human_turn_of,
     name_problem,
     parse_budget_option,
+    plan_retry,
     spawn_command,
     thread_outlook,
+    thread_state,
     thread_states,
 )
 from uwf_git.plugin import page_addresses as addresses
@@ -69,6 +71,9 @@ _LOOK = 0.02
 _REAP = 1.0
 _PRINTED = 4 << 20  # bytes that are read of a command's output or error
 _KEPT = 200  # threads whose last note is known
+_GOES_ON = (thread_states.Actor.AGENT, thread_states.Actor.BRANCHES)
+NOTHING = "-"
+"""What a form of the inbox says is next if nothing is."""
 
 
 class ActionRequest(NamedTuple):
@@ -91,9 +96,10 @@ class ActionRequest(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form's non-empty fields; the last of duplicates."""
+    """A form's non-empty fields; the last of duplicates. `pairs` are all."""
 
     fields: Mapping[str, str]
+    pairs: Sequence[tuple[str, str]] = ()
 
     def text(self, name: str, default: str = "") -> str:
         """Return a multi-line text without CR."""
@@ -150,7 +156,7 @@ def parse_form(body: bytes) -> Form:
         pairs = parse_qsl(body.decode("ascii", "replace"), errors="replace", max_num_fields=_FIELDS)
     except ValueError:
         raise Usage(f"the form has more than {_FIELDS} fields", "send it from the page") from None
-    return Form({name: value for name, value in pairs if value.strip()})
+    return Form({name: value for name, value in pairs if value.strip()}, pairs)
 
 
 def _answer(at: ActionTarget, form: Form) -> ActionRequest:
@@ -165,7 +171,8 @@ def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     number = form.number("option")
     if number is not None and not 0 < number <= len(options):
         raise Usage(f"thread {thread} has no option {number}", "read the question again")
-    text = form.text("answer") or (options[number - 1] if number else "")
+    said = [*([options[number - 1]] if number else []), *filter(None, [form.text("answer")])]
+    text = "\n\n".join(said)  # an option, a text, or an option with a comment
     # A text that is one option's may be the number of another.
     other = bool(options) and ("answer" in form.fields or text.strip().isdigit())
     as_it_is = ["--other"] if other else []
@@ -269,6 +276,17 @@ def _run(at: ActionTarget, form: Form) -> ActionRequest:
     return ActionRequest(("thread", "run", *options, "--", at.thread))
 
 
+def _retry(at: ActionTarget, _form: Form) -> ActionRequest:
+    from uwf_git.plugin import fork_thread
+
+    plan = plan_retry(at.instance, at.head)
+
+    def do(call: Call) -> ThreadId:
+        return at.thread if plan.at is None else fork_thread(call.instance, at.thread, plan.at)
+
+    return ActionRequest(("thread", "retry", "--", at.thread), do=do)
+
+
 def _of_extension(row: ThreadAction) -> Action:
     def order(at: ActionTarget, _form: Form) -> ActionRequest:
         return ActionRequest((*row.argv, "--", at.thread))
@@ -285,12 +303,46 @@ ACTIONS = (
     Action("budget", _budget),
     Action("step", _step, moves=True, runs=True),
     Action("run", _run, moves=True, runs=True),
+    Action("retry", _retry, moves=True, runs=True),
     *map(_of_extension, extensions.thread_actions()),
 )
 
 
 def offered(write: bool, run: bool) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS if write and (run or not action.runs))
+
+
+class BulkAction(NamedTuple):
+    """An action on the threads that are checked in a list, at `/threads/<name>`. `runs`: agents work; `is_danger`: it
+    is confirmed."""
+
+    name: str
+    label: str
+    key: str = ""
+    runs: bool = False
+    is_danger: bool = False
+
+
+def bulk_actions() -> tuple[BulkAction, ...]:
+    queued = (row for row in extensions.thread_actions() if row.queue)
+    return (
+        BulkAction("retry", "Retry", "r", runs=True),
+        BulkAction("pause", "Pause", "p"),
+        BulkAction("resume", "Resume"),
+        *(BulkAction(row.name, row.label, row.label[:1].lower(), runs=True) for row in queued),
+        BulkAction("kill", "Kill", is_danger=True),
+    )
+
+
+class BulkResult(NamedTuple):
+    """What became of an action on several threads: of each `thread`, with its `title`, why it wasn't done, or None."""
+
+    action: BulkAction
+    threads: tuple[tuple[str, str, UwfError | None], ...]
+
+    @property
+    def done(self) -> int:
+        return sum(why is None for _, _, why in self.threads)
 
 
 class PossibleActions(NamedTuple):
@@ -327,6 +379,8 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         names |= {"step", "run"}
     elif state.actor is thread_states.Actor.BRANCHES:
         names.add("run")
+    if state.group is thread_states.Group.FAILED and _may_retry(instance, head):
+        names.add("retry")
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in BUDGET_OPTIONS if standing is not None and key in standing.limits}
     if limits:
@@ -363,6 +417,14 @@ def _offers(row: ThreadAction, instance: Instance, head: Head) -> bool:
         return bool(extensions.load(row.offered)(instance, head))
     except UwfError:  # what can't be read is told by the page's other parts
         return False
+
+
+def _may_retry(instance: Instance, head: Head) -> bool:
+    try:
+        plan_retry(instance, head)
+    except UwfError:
+        return False
+    return True
 
 
 def _resumable(instance: Instance, head: Head) -> bool:
@@ -477,9 +539,12 @@ class _Work(NamedTuple):
 class Actions:
     """Performs actions on a store. A repeated request in progress is performed once."""
 
-    def __init__(self, location: Location, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
+    def __init__(
+        self, location: Location, opened: Callable[[], AbstractContextManager[Instance]], runs: bool = False
+    ) -> None:
         self._location = location
         self._opened = opened
+        self._runs = runs
         self._under_way: dict[tuple[object, ...], asyncio.Task[str]] = {}
         self._beginning: set[ThreadId] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE)
@@ -487,6 +552,7 @@ class Actions:
         self._left: set[asyncio.Task[None]] = set()
         self._refused: dict[ThreadId, StartRefused] = {}
         self._notes: dict[ThreadId, CommandNote] = {}
+        self._results: dict[str, BulkResult] = {}
         self.told = 0
         """How often what `refused` and `note` say has become another."""
 
@@ -494,6 +560,18 @@ class Actions:
         """Return why agents didn't start last, None once the thread moved."""
         start_refused = self._refused.get(head.thread)
         return start_refused.why if start_refused is not None and start_refused.head == head.node else None
+
+    def refusals(self) -> list[tuple[ThreadId, ActionFailed]]:
+        """Return the threads whose agents didn't start, and that haven't moved since, with why."""
+        if not self._refused:
+            return []
+        refusals = []
+        with self._opened() as instance:
+            for thread, item in list(self._refused.items()):
+                with suppress(UwfError):
+                    if instance.threads.head(thread).node == item.head:
+                        refusals.append((thread, item.why))
+        return refusals
 
     def note(self, head: Head) -> CommandNote | None:
         """Return what became of the last command of an extension, None once the thread moved."""
@@ -518,13 +596,27 @@ class Actions:
                         )
                     work = self._command(at, action, order) if action.summary else self._work(at)
             if order.do is not None:
-                return await self._call(order, order.do)
+                done = await self._call(order, order.do)
+                if self._runs and (action.name == "retry" or "go" in form.fields):
+                    await self._go_on(done)
+                return next_address(done, form)
             # Of two that begin at once, the lock would tell of both that they have begun.
             with nullcontext() if action.summary else self._begins(at.thread):
                 await self._run(order, work)
-            return addresses.thread(at.thread)
+            return next_address(at.thread, form)
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
+
+    async def _go_on(self, thread: ThreadId) -> None:
+        """Run a thread that may go on, unless a process does so already."""
+        with self._opened() as instance:
+            at = ActionTarget(instance, instance.threads.head(thread))
+            busy = instance.locks.held() | instance.locks.runs() | self._beginning
+            if thread in busy or thread_state(instance, at.head).actor not in _GOES_ON:
+                return
+            order, work = _run(at, Form({})), self._work(at)
+        with self._begins(thread):
+            await self._run(order, work)
 
     def _work(self, at: ActionTarget) -> _Work:
         thread, locks, runs = at.thread, at.instance.locks, at.instance.runs
@@ -579,6 +671,45 @@ class Actions:
         finally:
             self._beginning.discard(thread)
 
+    async def do_all(self, name: str, form: Form) -> str:
+        """Perform an action on each thread of a form, at the head that the page showed; return the address of the list,
+        which tells what became of each. Raises Usage without a thread."""
+        bulk = next(item for item in bulk_actions() if item.name == name)
+        action = next(item for item in ACTIONS if item.name == name)
+        chosen = dict(value.split(" ", 1) for key, value in form.pairs if key == "thread" and " " in value)
+        if not chosen:
+            raise Usage("no thread is checked", "check some in the list")
+        if len(chosen) > _AT_ONCE * 32:
+            raise Usage(f"{len(chosen)} threads are too many at once", f"at most {_AT_ONCE * 32}")
+        given = {key: value for key, value in form.fields.items() if key in ("reason", "sure")}
+
+        async def one(thread: str, head: str) -> UwfError | None:
+            try:
+                await self.do(action, thread, Form({**given, "head": head}))
+            except UwfError as error:
+                return error
+            return None
+
+        why = await asyncio.gather(*(one(thread, head) for thread, head in chosen.items()))
+        titles = self._titles(chosen)
+        result = BulkResult(bulk, tuple(zip(chosen, titles, why, strict=True)))
+        number = str(len(self._results) + 1)
+        self._results[number] = result
+        query = [(key, value) for key, value in parse_qsl(form.fields.get("list", "")) if key != "done"]
+        return f"/threads?{urlencode([*query, ('done', number)])}"
+
+    def result(self, number: str) -> BulkResult | None:
+        """Return what became of an action on several threads, while it is known."""
+        return self._results.get(number)
+
+    def _titles(self, threads: Iterable[str]) -> Iterator[str]:
+        with self._opened() as instance:
+            for thread in threads:
+                title = thread
+                with suppress(UwfError):
+                    title = instance.threads.head(instance.threads.find(thread)).row.title or thread
+                yield title
+
     async def start(self, form: Form) -> str:
         """Start a thread; return its page's address. Raises ActionFailed, and what parsing raises."""
 
@@ -586,7 +717,7 @@ class Actions:
             with self._opened() as instance:
                 order = start(instance, form)
             assert order.do is not None
-            return await self._call(order, order.do)
+            return addresses.thread(await self._call(order, order.do))
 
         return await self._once(("start", *sorted(form.fields.items())), carried_out)
 
@@ -597,7 +728,7 @@ class Actions:
             task.add_done_callback(lambda _done: self._under_way.pop(key))
         return await asyncio.shield(task)
 
-    async def _call(self, order: ActionRequest, do: Callable[[Call], ThreadId]) -> str:
+    async def _call(self, order: ActionRequest, do: Callable[[Call], ThreadId]) -> ThreadId:
         def called() -> ThreadId:
             with calling(self._location) as call:
                 return do(call)
@@ -616,7 +747,7 @@ class Actions:
                 504,
             )
         try:
-            return addresses.thread(doing.result())
+            return doing.result()
         except CommandFailed as error:
             raise _not_done(error.message, error.hint, error.status, order) from None
 
@@ -659,6 +790,14 @@ class Actions:
             elif out is not None and work.done is not None:
                 out.seek(0)
                 work.done(out.read(_PRINTED))
+
+
+def next_address(thread: ThreadId, form: Form) -> str:
+    """Return the page to show after an action: the thread's, or the inbox at the item that the form says is next."""
+    following = form.option("then")
+    if not following:
+        return addresses.thread(thread)
+    return "/" if following == NOTHING else f"/?{urlencode({'at': following})}"
 
 
 def _keep(notes: dict[ThreadId, _Note], thread: ThreadId, note: _Note) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.routing import compile_path
 
-from uwf_git.ext.web import render, stats
+from uwf_git.ext.web import render, stats, threads
 from uwf_git.ext.web.site import PAGES, Maker, Site, failed, sections
 from uwf_git.plugin import (
     DamagedThread,
@@ -44,7 +44,11 @@ _ABSENT = "absent.html"
 _LOADED = ("base.css", "web.css", "output.css", "workbench.css", "icon.svg")
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9-]{0,60}|[0-9A-Z]{13}|[0-9A-Z]{26}")
 _DOUBTFUL = re.compile(r"[0-9a-z]{13}|[0-9a-z]{26}|con|prn|aux|nul|com\d|lpt\d")
-_ROUTES = tuple((compile_path(path)[0], maker) for path, maker in PAGES if path != "/diff")
+_ROUTES = tuple(
+    (compile_path(path)[0], threads.page if path == "/" else maker)
+    for path, maker in PAGES
+    if path != "/diff"
+)
 
 Query = Sequence[tuple[str, str]]
 
@@ -209,8 +213,9 @@ class _Pages:
 
     def _file(self, address: str) -> str:
         parts = urlsplit(address)
-        path, query = unquote(parts.path), self._query(parts.path, parse_qsl(parts.query))
-        key = f"{parts.path}?{urlencode(query)}"
+        place = "/" if parts.path == "/threads" else parts.path  # there is no inbox
+        path, query = unquote(place), self._query(place, parse_qsl(parts.query))
+        key = f"{place}?{urlencode(query)}"
         if key in self._names:
             return self._names[key]
         if path.startswith("/static/"):

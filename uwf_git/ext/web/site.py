@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
@@ -24,6 +25,7 @@ from uwf_git.ext.web import (
     actions,
     comparison,
     events,
+    inbox,
     output,
     render,
     search,
@@ -41,12 +43,14 @@ from uwf_git.plugin import (
     Page,
     PageRequest,
     Usage,
+    UwfError,
     describe_failure,
     extensions,
     markup,
     page_addresses,
     terminal,
 )
+from uwf_git.plugin import inbox as inbox_items
 
 Maker = Callable[[Instance, PageRequest], Page]
 
@@ -60,7 +64,8 @@ def _loaded(where: str) -> Maker:
 
 
 PAGES: tuple[tuple[str, Maker], ...] = (
-    ("/", threads.page),
+    ("/", inbox.page),
+    ("/threads", threads.page),
     ("/thread/{id}", thread.page),
     ("/thread/{id}/step/{number}", thread.step_page),
     ("/thread/{id}/attempt/{node}", thread.attempt_page),
@@ -80,6 +85,9 @@ AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page), *output.PA
 
 FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
 """Those that only a server has which may write."""
+
+_MOVED = frozenset(("tab", "workflow", "author", "since", "search", "status"))
+"""Names in the query of the list of threads, which was at `/` before."""
 
 _TYPED = ("answer", "message", "prompt", "reason")
 """The fields of forms that somebody thinks about."""
@@ -110,6 +118,7 @@ class Site(NamedTuple):
             "write": self.write,
             "run": self.run,
             "live": True,
+            "waits": 0,
             "version": __version__,
         }
 
@@ -120,19 +129,46 @@ def _shown(path: Path) -> str:
     return str(path)
 
 
+class Shell:
+    """What all pages of a site show around their content."""
+
+    def __init__(self, site: Site, tags: events.Tags) -> None:
+        self.site = site
+        self._tags = tags
+        self._waits = "", 0
+
+    def known(self, page: Page, tag: str) -> Mapping[str, Any]:
+        """Return the template variable `site` of a page with a tag."""
+        return {**self.site.known(), "tag": tag, "waits": self._number(page.values.get("waits"))}
+
+    def _number(self, counted: object) -> int:
+        """Return how many items the inbox has, which a page may have counted; else counted anew after the store has
+        changed."""
+        tag = self._tags.of("")
+        if isinstance(counted, int):
+            self._waits = tag, counted
+        elif tag != self._waits[0]:
+            number = 0
+            with suppress(UwfError, OSError), self.site.opened() as instance:
+                number = len(inbox_items(instance))
+            self._waits = tag, number
+        return self._waits[1]
+
+
 def application(site: Site) -> Starlette:
     tags = events.Tags(site.location, site.known())
-    doing = Actions(site.location, site.opened) if site.write else None
+    shell = Shell(site, tags)
+    doing = Actions(site.location, site.opened, site.run) if site.write else None
     pages = [*PAGES, *(FORMS if site.write else ())]
-    routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags, doing)) for path, maker in pages]
-    routes += [Route(path, _awaits(site, maker)) for path, maker in AWAITED]
+    routes: list[BaseRoute] = [Route(path, _shows(shell, maker, tags, doing)) for path, maker in pages]
+    routes += [Route(path, _awaits(shell, maker)) for path, maker in AWAITED]
     routes += output.routes(site.location)
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if doing is not None:
-        routes += _changes(site, doing)
+        routes += _changes(shell, doing)
     routes.append(Route("/static/base.css", _file(markup.STYLE_FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
-    respond = Starlette(routes=routes, exception_handlers={404: _missing(site)})
+    respond = Starlette(routes=routes, exception_handlers={404: _missing(shell)})
     respond.add_middleware(GZipMiddleware, minimum_size=1000)
     return respond
 
@@ -144,7 +180,7 @@ def _file(path: Path) -> Callable[[Request], Any]:
     return show
 
 
-def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
+def _shows(shell: Shell, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         position = doing.told if doing is not None else 0
         tag = tags.of(f"{request.url.path}?{request.url.query} {position}")
@@ -153,15 +189,29 @@ def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
             return Response(status_code=304, headers={"etag": tag})
         try:
-            page = respond(site, maker, _parse_request(request))
+            asked = _parse_request(request)
+            if maker is inbox.page and not _MOVED.isdisjoint(request.query_params):
+                return Response(status_code=303, headers={"location": f"/threads?{request.url.query}"})
+            page = respond(shell.site, maker, asked)
         except Usage as error:
             page = failed(error, "It cannot be shown")
-        if doing is not None and isinstance(head := page.values.get("head"), Head):
-            notes = {"refused": doing.refused(head), "note": doing.note(head)}
-            page = page._replace(values={**page.values, **notes})
-        return _response(site, page, tag)
+        if doing is not None:
+            page = page._replace(values={**page.values, **_notes(doing, page, request)})
+        return _response(shell, page, tag)
 
     return show
+
+
+def _notes(doing: Actions, page: Page, request: Request) -> dict[str, object]:
+    """Return what a page says of actions that were performed on this server."""
+    notes: dict[str, object] = {}
+    if isinstance(head := page.values.get("head"), Head):
+        notes |= {"refused": doing.refused(head), "note": doing.note(head)}
+    if page.template == "inbox.html":
+        notes["refusals"] = doing.refusals()
+    elif page.template == "threads.html":
+        notes["done"] = doing.result(request.query_params.get("done", ""))
+    return notes
 
 
 def _parse_request(request: Request) -> PageRequest:
@@ -174,29 +224,42 @@ def _parse_request(request: Request) -> PageRequest:
     return PageRequest(request.path_params, query)
 
 
-def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
+def _awaits(shell: Shell, maker: Awaited) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         try:
-            page = await maker(site.location, _parse_request(request), site.place)
+            page = await maker(shell.site.location, _parse_request(request), shell.site.place)
         except Exception as error:
             page = failed(error, "It cannot be shown")
-        return _response(site, respond(site, lambda *_: page, PageRequest({})))
+        return _response(shell, respond(shell.site, lambda *_: page, PageRequest({})))
 
     return show
 
 
-def _changes(site: Site, doing: Actions) -> list[Route]:
+def _changes(shell: Shell, doing: Actions) -> list[Route]:
     def to_do(action: Action) -> Callable[[Request], Any]:
-        return _does(site, lambda request, form: doing.do(action, request.path_params["thread"], form))
+        return _does(shell, lambda request, form: doing.do(action, request.path_params["thread"], form))
 
     routes = [
         Route(action.path, to_do(action), methods=["POST"])
-        for action in actions.offered(site.write, site.run)
+        for action in actions.offered(shell.site.write, shell.site.run)
     ]
-    return [*routes, Route("/start", _does(site, lambda _request, form: doing.start(form)), methods=["POST"])]
+
+    def to_all(name: str) -> Callable[[Request], Any]:
+        return _does(shell, lambda _request, form: doing.do_all(name, form))
+
+    offered = {action.name for action in actions.offered(shell.site.write, shell.site.run)}
+    routes += [
+        Route(f"/threads/{action.name}", to_all(action.name), methods=["POST"])
+        for action in actions.bulk_actions()
+        if action.name in offered
+    ]
+    return [
+        *routes,
+        Route("/start", _does(shell, lambda _request, form: doing.start(form)), methods=["POST"]),
+    ]
 
 
-def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable[[Request], Any]:
+def _does(shell: Shell, do: Callable[[Request, Form], Awaitable[str]]) -> Callable[[Request], Any]:
     async def act(request: Request) -> Response:
         form = Form({})
         try:
@@ -207,9 +270,11 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
             address = await do(request, form)
         except Exception as error:
             back = page_addresses.thread(request.path_params["thread"]) if request.path_params else ""
+            if "then" in form.fields and back:
+                back = f"/?{urlencode({'at': request.path_params['thread']})}"
             typed = [form.text(name) for name in _TYPED if name in form.fields]
             page = failed(error, "Not done", back, typed)
-            return _response(site, respond(site, lambda *_: page, PageRequest({})))
+            return _response(shell, respond(shell.site, lambda *_: page, PageRequest({})))
         return Response(status_code=303, headers={"location": address})
 
     return act
@@ -244,8 +309,8 @@ def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = 
     return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
 
 
-def _response(site: Site, page: Page, tag: str = "") -> Response:
-    known = {**site.known(), "tag": tag}
+def _response(shell: Shell, page: Page, tag: str = "") -> Response:
+    known = shell.known(page, tag)
     try:
         document = render.html(page, str, known)
     except Exception as error:
@@ -254,11 +319,11 @@ def _response(site: Site, page: Page, tag: str = "") -> Response:
     return HTMLResponse(document, page.status, headers={"etag": tag} if tag and page.status == 200 else None)
 
 
-def _missing(site: Site) -> Callable[[Request, Exception], Any]:
+def _missing(shell: Shell) -> Callable[[Request, Exception], Any]:
     async def show(request: Request, _error: Exception) -> Response:
         def maker(_instance: Instance, _parse_request: PageRequest) -> Page:
             raise NotFound(f"no page {request.url.path}", "begin at the list of threads")
 
-        return _response(site, respond(site, maker, PageRequest({})))
+        return _response(shell, respond(shell.site, maker, PageRequest({})))
 
     return show

@@ -1,113 +1,133 @@
-"""`/`: threads in tabs by what they want from a person, with the filters of `uwf thread list`."""
+"""`/threads`: threads in dense rows, in tabs by what they want from a person, by a filter line in the words of
+`uwf thread list`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from uwf_git.ext.web.actions import registered, workflows
+from uwf_git.ext.web.actions import bulk_actions, registered
 from uwf_git.plugin import (
     STATUS_FIELD,
-    Head,
     Instance,
-    ListedThread,
     NotFound,
     Page,
     PageRequest,
     ThreadFilters,
-    ThreadState,
     Usage,
     UwfError,
+    board,
     list_threads,
     nest_threads,
-    resolve,
+    parse_filters,
+    saved_views,
     thread_items,
+    thread_state_value,
     thread_states,
-    waits_in,
-    without_quiet_branches,
 )
 
 ALL = "all"
 TABS = (*(group.value for group in thread_states.Group), ALL)
+SHOWN = 100
+"""How many rows a page shows."""
 
-SHOWN = 50
+_BRANCHES = 200  # of one thread that are shown
+_SORT = re.compile(r"--sort[= ]\S+")
+_FIELDS = ("status", "workflow", "author", "since")
+
+
+class Row(NamedTuple):
+    """A row: a thread, how deep it is below others, and its branches, if they are shown."""
+
+    item: Mapping[str, Any]
+    depth: int
+    branches: Sequence[Mapping[str, Any]] = ()
+    is_open: bool = False
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
-    """Show the list. Query: `tab`, `workflow`, `author`, `since`, `search`, `status`, repeated `thread`, and
-    `from`. An invalid filter shows its error with the form. Raises Usage."""
-    wrong: Usage | NotFound | None = None
-    try:
-        wanted = _filters(request)
-        selected = list_threads(instance, wanted)
-        if not wanted.states and wanted.search is None:
-            selected = without_quiet_branches(instance, selected)
-    except (Usage, NotFound) as error:
-        selected, wrong = [], error
-    found = selected
-    if only := request.all("thread"):
-        found = [thread for thread in found if thread.thread in only]
-    counts = Counter(thread.state.group.value for thread in found)
-    numbers = {tab: len(found) if tab == ALL else counts[tab] for tab in TABS}
-    tab = request.one("tab") or next((name for name, number in numbers.items() if number), ALL)
+    """Show the list. Query: `q`, the filter line; `tab`; `from`, the number of rows before; `open`, repeated, threads
+    whose branches are shown; `thread`, repeated, the only ones. A wrong filter line shows its error with the form.
+    Raises Usage."""
+    line, tab, first = line_of(request), request.one("tab", ALL), request.number("from")
     if tab not in TABS:
         raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
-    first = request.number("from")
-    chosen = [thread for thread in found if tab in (ALL, thread.state.group.value)]
-    listing = chosen[first : first + SHOWN]
-    items: list[dict[str, Any]] = thread_items(instance, listing)
-    shown = [
-        {**item, "wants": _wanted(instance, thread) or _unjudged(item)}
-        for item, thread in zip(items, listing, strict=True)
-    ]
+    group = next((group for group in thread_states.Group if group.value == tab), None)
+    value: Mapping[str, Any] = {"counts": dict.fromkeys(TABS[:-1], 0), "total": 0, "items": []}
+    wrong: Usage | NotFound | None = None
+    filters = ThreadFilters()
+    try:
+        filters = parse_filters(line)._replace(ended=True)
+        if only := request.all("thread"):
+            value = _only(instance, filters, only, group)
+        else:
+            value = board(instance, filters, group, first, SHOWN)
+    except (Usage, NotFound) as error:
+        wrong = error
+    items = value["items"]
     return Page(
         "threads.html",
-        f"Threads: {tab}",
+        "Threads" if tab == ALL else f"Threads: {tab}",
         {
+            "line": line,
+            "unsorted": _SORT.sub("", line).strip(),
             "tab": tab,
-            "tabs": numbers,
-            "threads": nest_threads(shown),
+            "tabs": {**value["counts"], ALL: sum(value["counts"].values())},
+            "board": value,
+            "rows": _rows(instance, items, request.all("open")),
+            "sort": filters.sort,
             "asked": request,
-            "first": first,
-            "more": max(0, len(chosen) - first - SHOWN),
-            "size": SHOWN,
-            "empty": not found,
-            "workflows": workflows(instance),
+            "more": max(0, value["total"] - first - SHOWN),
+            "next": first + SHOWN,
+            "views": saved_views(instance),
+            "several": len({item["projectId"] for item in items}) > 1,
             "registered": registered(instance),
+            "actions": bulk_actions(),
+            "done": None,
             "wrong": wrong,
-            "filtered": any(
-                request.one(name) for name in ("workflow", "author", "since", "search", "status")
-            ),
         },
         STATUS_FIELD[wrong.exit_status] if wrong else 200,
     )
 
 
-def _unjudged(item: dict[str, Any]) -> str:
-    return "" if item["status"] == ThreadState.CORRUPT.word else item.get("problem", "")
+def line_of(request: PageRequest) -> str:
+    """Return the filter line of an address, also of one with a name for each filter."""
+    words = [word for name in _FIELDS for value in request.all(name) for word in (f"--{name}", value)]
+    parts = request.one("q"), shlex.join(words), request.one("search")
+    return " ".join(part.strip() for part in parts if part.strip())
 
 
-def _wanted(instance: Instance, thread: ListedThread) -> str:
-    if not isinstance(thread.head, Head):
-        return ""
+def _only(
+    instance: Instance, filters: ThreadFilters, only: Sequence[str], group: thread_states.Group | None
+) -> dict[str, Any]:
+    threads = [thread for thread in list_threads(instance, filters) if thread.thread in only]
+    counts = {
+        item.value: sum(thread.state.group is item for thread in threads) for item in thread_states.Group
+    }
+    chosen = [thread for thread in threads if group in (None, thread.state.group)]
+    return {"counts": counts, "total": len(chosen), "items": thread_items(instance, chosen)}
+
+
+def _rows(instance: Instance, items: Sequence[dict[str, Any]], opened: Sequence[str]) -> list[Row]:
+    """Return the rows of a list. Branches stand below the thread that waits for them, if that is opened."""
+    rows: list[Row] = []
+    hidden = 0  # the depth from which on rows are those of a thread that isn't opened
+    for depth, item in nest_threads(items):
+        if hidden and depth >= hidden:
+            continue
+        is_open, hidden = item["thread"] in opened, 0
+        if "branches" in item:
+            hidden = depth + 1
+        rows.append(Row(item, depth, _branches(instance, item) if is_open else (), is_open))
+    return rows
+
+
+def _branches(instance: Instance, item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     try:
-        waits = waits_in(instance, thread.head, thread.state)
+        at = thread_state_value(instance, instance.threads.head(item["thread"]))
     except UwfError:
-        return ""
-    if waits is None:
-        return ""
-    return waits.reason if waits.kind is thread_states.Request.BUDGET else waits.question
-
-
-def _filters(request: PageRequest) -> ThreadFilters:
-    statuses = request.all("status")
-    if unknown := [word for word in statuses if word not in thread_states.WORDS]:
-        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(thread_states.WORDS))
-    return ThreadFilters(
-        frozenset(state for word in statuses for state in thread_states.states_of(word)),
-        workflow=request.one("workflow") or None,
-        author=request.one("author") or None,
-        since=resolve.moment(request.one("since") or None, "since"),
-        search=request.one("search") or None,
-        ended=True,
-    )
+        return ()
+    branches: Sequence[Mapping[str, Any]] = at.get("branches", {}).get("each", ())
+    return branches[:_BRANCHES]

@@ -1,0 +1,200 @@
+"""The inbox in a browser: what waits is worked off one after another."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from cli_samples import ASKS, GATE, REJECTS_ONCE, WRITES, scripted, write
+from conftest import Uwf
+from lived_in import LivedIn
+from playwright.sync_api import Browser, Page, expect
+from site_serving import Serve, entered, keep_picture
+
+AFTERWARDS = "- { role: writer, output: { text: before } }\n" + REJECTS_ONCE
+"""What a thread goes on with whose writer has spoken, or tried to, once."""
+
+TASKS = ("Announce the release", "Invite to the user day", "Say goodbye")
+
+
+@pytest.fixture
+def gates(uwf: Uwf) -> list[str]:
+    """Three threads whose gate is next."""
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    threads = [uwf("thread", "start", "gated", "-p", task).json["thread"] for task in TASKS]
+    for thread in threads:
+        uwf("thread", "step", thread, "--agent", scripted(WRITES))
+    return threads
+
+
+def _outputs(uwf: Uwf, thread: str) -> list[object]:
+    return [step["output"] for step in uwf("thread", "steps", thread).json]
+
+
+def _until_status(uwf: Uwf, thread: str, status: str) -> None:
+    deadline = time.monotonic() + 60
+    while uwf("thread", "show", thread).json["status"] != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_three_gates_are_answered_by_three_presses(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    keep_picture(browser_page, "inbox")
+    for number, task in enumerate(TASKS):
+        expect(browser_page).to_have_title(f"({3 - number}) Inbox · uwf")
+        expect(browser_page.get_by_role("heading", name=task)).to_be_visible()
+        browser_page.get_by_role("button", name="send").click()
+    expect(browser_page.get_by_text("All done.")).to_be_visible()
+    expect(browser_page).to_have_title("Inbox · uwf")
+    assert [_outputs(uwf, thread)[-1] for thread in gates] == [{"decision": "send"}] * 3
+
+
+def test_the_inbox_is_worked_off_without_javascript(
+    browser: Browser, serve: Serve, uwf: Uwf, gates: list[str]
+) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(serve("--write").launch)
+    page.get_by_role("link", name=TASKS[1]).click()  # on a telephone the queue comes first
+    for task, choice in ((TASKS[1], "send"), (TASKS[2], "change"), (TASKS[0], "send")):
+        expect(page.get_by_role("heading", name=task)).to_be_visible()
+        page.get_by_label("Words to go with it").fill(f"About {task}")
+        page.get_by_role("button", name=choice).click()
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    decisions = [_outputs(uwf, thread)[-1] for thread in gates]
+    assert decisions == [
+        {"decision": choice, "note": f"About {task}"}
+        for task, choice in zip(TASKS, ("send", "send", "change"), strict=True)
+    ]
+    context.close()
+
+
+def test_an_answer_goes_on_unless_that_is_unchecked(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    other = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    for each in (thread, other):
+        uwf("thread", "step", each, "--agent", scripted(ASKS))
+    uwf("config", "set", "defaultAgent", scripted(AFTERWARDS))
+    browser_page.goto(serve("--run").launch)
+    browser_page.get_by_label("and go on").uncheck()
+    browser_page.get_by_role("button", name="red").click()
+    expect(browser_page.get_by_role("heading", name="Another")).to_be_visible()
+    browser_page.get_by_label("Or say something else").fill("a dark one")
+    browser_page.get_by_role("button", name="blue").click()
+    expect(browser_page.get_by_text("All done.")).to_be_visible()
+    _until_status(uwf, other, "completed")
+    assert {"answer": "blue\n\na dark one"} in _outputs(uwf, other)
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert _outputs(uwf, thread)[-1] == {"answer": "red"}
+
+
+def test_what_could_not_go_on_is_told_above_the_queue(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    browser_page.goto(serve("--run").launch)
+    browser_page.get_by_role("button", name="red").click()
+    expect(browser_page.get_by_text("All done.")).to_be_visible()
+    alert = browser_page.get_by_role("alert")
+    expect(alert).to_contain_text(uwf("thread", "run", thread, check=2).error["message"])
+    uwf("thread", "step", thread, "--agent", scripted(AFTERWARDS))
+    expect(alert).to_have_count(0)
+
+
+def test_a_failed_thread_is_tried_again(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    agent = script("breaks", "import sys\nsys.exit('it broke')\n")
+    uwf("thread", "step", thread, "--agent", agent, check=None)
+    uwf("config", "set", "defaultAgent", scripted(AFTERWARDS))
+    serving = serve("--run")
+    browser_page.goto(serving.launch)
+    expect(browser_page.get_by_role("article")).to_contain_text("it broke")
+    expect(browser_page.get_by_text(f"uwf thread retry {thread}")).to_be_visible()
+    browser_page.get_by_role("button", name="Retry").click()
+    expect(browser_page.get_by_text("Nothing waits for you")).to_be_visible()
+    _until_status(uwf, thread, "completed")
+
+
+def test_a_used_up_budget_is_raised_by_what_the_command_says(
+    changing: httpx.Client, uwf: Uwf, thread: str
+) -> None:
+    small = uwf("thread", "start", "pair", "-p", "Little by little", "--max-steps", "1").json["thread"]
+    uwf("thread", "step", small, "--agent", scripted(REJECTS_ONCE))
+    page = changing.get("/").text
+    (command,) = re.findall(r"uwf thread budget [^<]*", page)
+    assert command == uwf("inbox").json[0]["command"]
+    assert re.search(r'name="maxSteps" value="\+1"', page)
+    raised = changing.post(f"/thread/{small}/budget", data={"maxSteps": "+1", "then": "-"})
+    assert (raised.status_code, raised.headers["location"]) == (303, "/")
+    assert uwf("thread", "show", small).json["status"] == "idle"
+
+
+def test_a_second_tab_is_told_that_the_first_has_answered_and_keeps_what_was_typed(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/?at={gates[1]}")
+    uwf("thread", "answer", gates[1], "-m", "send")
+    browser_page.get_by_label("Words to go with it").fill("Not like <b>this</b>")
+    browser_page.get_by_role("button", name="send").click()
+    expect(browser_page.get_by_text("has moved on since the page showed it")).to_be_visible()
+    expect(browser_page.get_by_label("What you had typed")).to_have_value("Not like <b>this</b>")
+    browser_page.get_by_role("link", name="Back").click()
+    expect(browser_page.get_by_text("waits no longer")).to_be_visible()
+    expect(browser_page.get_by_role("heading", name=TASKS[0])).to_be_visible()
+
+
+def test_the_next_item_of_a_form_leads_nowhere_else(
+    changing: httpx.Client, uwf: Uwf, gates: list[str]
+) -> None:
+    form = {
+        "head": uwf("thread", "show", gates[0]).json["head"],
+        "pick1": "1",
+        "then": "//evil.example/\r\nX: y",
+    }
+    done = changing.post(f"/thread/{gates[0]}/answer", data=form)
+    assert done.status_code == 303
+    assert done.headers["location"] == "/?at=%2F%2Fevil.example%2F%0D%0AX%3A+y"
+    assert "waits no longer" in changing.get(done.headers["location"]).text
+
+
+def test_hostile_titles_and_questions_are_text_and_bounded(serve: Serve, uwf: Uwf) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    title = "<script>alert(1)</script>\u202e" + "x" * 10_000
+    thread = uwf("thread", "start", "gated", "-p", title).json["thread"]
+    said = '- { role: writer, output: { text: "<img src=x onerror=alert(1)>\\e[31m\\u202e" } }\n'
+    uwf("thread", "step", thread, "--agent", scripted(said))
+    for client in entered(serve("--write")):
+        for address in ("/", "/threads"):
+            page = client.get(address).text
+            assert "<script>alert" not in page and "<img src=x" not in page
+            assert "\u202e" not in page and "\x1b" not in page
+            assert len(page) < 40_000
+
+
+def test_all_groups_have_their_item(serve: Serve, browser_page: Page, lived_in: LivedIn) -> None:
+    serving = serve("--write", "--run")
+    browser_page.goto(serving.launch)
+    queue = browser_page.get_by_role("region", name="Inbox")
+    for name in ("asks you 1", "failed 1", "over budget 1"):
+        expect(queue.get_by_role("heading", name=name)).to_be_visible()
+    for thread, button in ((lived_in.failed, "Retry"), (lived_in.over, "Raise the budget")):
+        browser_page.goto(f"{serving.address}/?at={thread}")
+        expect(browser_page.get_by_role("button", name=button)).to_be_visible()
+    browser_page.goto(f"{serving.address}/?at={lived_in.completed}")
+    expect(browser_page.get_by_text("waits no longer")).to_be_visible()
+
+
+def test_without_write_the_bar_has_the_command(client: httpx.Client, uwf: Uwf, gates: list[str]) -> None:
+    page = client.get("/").text
+    assert f"uwf thread answer {gates[0]} -m CHOICE" in page and "<form" not in page

@@ -1,0 +1,171 @@
+"""`/`: what a person can do something about, one after another: what asks, failed, is over its budget or is ready to
+land, with what it is about and the answer below."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from uwf_git.ext.web import step as steps
+from uwf_git.ext.web.actions import PossibleActions, possible
+from uwf_git.plugin import (
+    BUDGET_OPTIONS,
+    LARGEST_IN_A_LINE,
+    Hash,
+    Head,
+    Instance,
+    Page,
+    PageRequest,
+    ThreadState,
+    UwfError,
+    cut_text,
+    human_turn_of,
+    inbox,
+    inbox_groups,
+    node_weight,
+    thread_state,
+    thread_state_value,
+)
+
+if TYPE_CHECKING:
+    from uwf_git.plugin import HumanTurn
+
+SHOWN = 200
+"""How many items the queue shows."""
+
+_PRINTED = 4000  # characters of what a failed attempt said and printed
+
+T = TypeVar("T")
+
+
+class Raise(NamedTuple):
+    """More of a used-up budget: of `thread`, which may be one above, by `amount` of the limit `key`."""
+
+    thread: str
+    key: str
+    amount: str
+    command: str
+
+
+class Tried(NamedTuple):
+    """The failed attempt at a thread's next step; `answer` is what its agent said, `printed` the end of what it
+    printed."""
+
+    node: Hash
+    time: int
+    role: str
+    agent: str
+    answer: str
+    printed: str
+
+
+class Shown(NamedTuple):
+    """A chosen item: its JSON, and what its page shows. `head` is None if it cannot be read, `problems` say why."""
+
+    item: Mapping[str, Any]
+    following: str
+    head: Head | None = None
+    may: PossibleActions | None = None
+    state: Mapping[str, Any] = {}
+    turn: HumanTurn | None = None
+    judged: steps.ShownView = steps.ShownView()
+    tried: Tried | None = None
+    raised: Raise | None = None
+    problems: tuple[str, ...] = ()
+
+
+def page(instance: Instance, request: PageRequest) -> Page:
+    """Show the inbox. Query: `at`, the thread that is shown, else the first; `for`, whose it is. Raises NotFound for a
+    person that nobody knows."""
+    whom = request.one("for") or None
+    items = inbox(instance, whom)
+    at = request.one("at")
+    number = next((number for number, item in enumerate(items) if item["thread"] == at), None)
+    shown = _shown(instance, items, number or 0) if items else None
+    return Page(
+        "inbox.html",
+        "Inbox",
+        {
+            "queue": _groups(items[:SHOWN]),
+            "more": max(0, len(items) - SHOWN),
+            "shown": shown,
+            "head": shown.head if shown else None,
+            "chosen": number is not None,
+            "gone": at if at and number is None else "",
+            "whom": whom or "",
+            "asked": request,
+            "waits": None if whom else len(items),
+            "me": _or(lambda: instance.store.repository.user.ident, ""),
+        },
+    )
+
+
+def _groups(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    groups = (
+        (words, [item for item in items if item["group"] == name]) for name, words in inbox_groups().items()
+    )
+    return [(words, members) for words, members in groups if members]
+
+
+def _shown(instance: Instance, items: Sequence[Mapping[str, Any]], number: int) -> Shown:
+    item = items[number]
+    others = [*items[number + 1 :], *items[:number]]
+    shown = Shown(item, others[0]["thread"] if others else "")
+    problems: list[str] = []
+
+    def read(make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except UwfError as error:
+            problems.append(error.message)
+            return None
+
+    head = read(lambda: instance.threads.head(item["thread"]))
+    if head is not None:
+        state = read(lambda: thread_state(instance, head)) or ThreadState.CORRUPT
+        shown = shown._replace(
+            head=head,
+            may=read(lambda: possible(instance, head, state)),
+            state=read(lambda: thread_state_value(instance, head)) or {},
+            turn=read(lambda: human_turn_of(instance, head)) if state is ThreadState.PERSONS_TURN else None,
+            judged=read(lambda: steps.shown_view(instance, head)) or shown.judged,
+            tried=read(lambda: _tried(instance, head)) if state is ThreadState.FAILING else None,
+            raised=_raise(item["command"]),
+        )
+    return shown._replace(problems=tuple(dict.fromkeys(problems)))
+
+
+def _tried(instance: Instance, head: Head) -> Tried | None:
+    tip = instance.attempts.tip(head.thread)
+    for row in instance.attempts.rows(tip)[-1:] if tip else ():
+        if node_weight(instance, row.node) > LARGEST_IN_A_LINE:
+            break
+        attempt = instance.store.attempt(row.node)
+        printed = "\n".join(text.rstrip() for text in (attempt.stdout, attempt.stderr) if text.strip())
+        by = attempt.role, attempt.agent
+        return Tried(row.node, row.time, *by, _said(instance, attempt.detail), printed[-_PRINTED:])
+    return None
+
+
+def _said(instance: Instance, node: Hash | None) -> str:
+    if node is None or node_weight(instance, node) > LARGEST_IN_A_LINE:
+        return ""
+    detail = instance.store.detail(node)
+    return cut_text(detail.answer, _PRINTED) if detail is not None else ""
+
+
+def _raise(command: str) -> Raise | None:
+    """Return what a command raises; None for another command."""
+    match shlex.split(command):
+        case ["uwf", "thread", "budget", thread, option, amount]:
+            key = next((key for key, name in BUDGET_OPTIONS.items() if name == option), "")
+            return Raise(thread, key, amount, command) if key else None
+    return None
+
+
+def _or(make: Callable[[], T], otherwise: T) -> T:
+    try:
+        return make()
+    except UwfError:
+        return otherwise
