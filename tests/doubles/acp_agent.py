@@ -383,6 +383,23 @@ class Scripted:
         self._say(session, " And cancelled.")
         return "cancelled"
 
+    def _steer(self, session: str, how: str) -> str:
+        """Makes calls until it is cancelled, and then says so; with "deaf" until `go` is there. With "open" the call
+        goes on for ever, and with "fail" the cancelled turn ends with an error."""
+        self._start(session, "call-0", "touch a", "execute", status="in_progress")
+        self._note("steer", "begun")
+        if how != "open":
+            self._go_on(session, "call-0", status="completed")
+        while not Path("go").exists():
+            if self._cancelled.wait(0.01) and how != "deaf":
+                self._cancelled.clear()
+                self._say(session, "Interrupted.")
+                if how == "fail":
+                    raise Refusal(-32603, "Aborted")
+                return "cancelled"
+        self._answer(session, "")
+        return "end_turn"
+
     def _die(self, session: str, _: str) -> None:
         self._say(session, "Half of it.")
         print("harmless\nError: the model is gone", file=sys.stderr, flush=True)

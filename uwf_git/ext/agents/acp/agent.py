@@ -202,6 +202,8 @@ def _settings(ctx: Context) -> Settings:
         silence=ctx.silence(SILENCE_LIMIT),
         desk=PermissionDesk(ctx.instance, ctx.thread, ctx.role.name, named(options)),
         show=ctx.show,
+        has_remarks=ctx.has_remarks,
+        take_remarks=ctx.take_remarks,
     )
 
 
@@ -266,6 +268,8 @@ def _with_text(ctx: Context, reply: Reply) -> Reply:
     for turn in reply.turns:
         if turn.role == "assistant":
             texts.append(turn.text)
+        elif turn.is_remark:
+            texts.clear()
         elif isinstance(turn.result, dict) and turn.result.get("status") in ("completed", "failed"):
             texts.clear()  # a remark before a call is no answer; calls that never ended stand at the end
     for text in reversed(texts):

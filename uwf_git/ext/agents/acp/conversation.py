@@ -64,10 +64,13 @@ class Conversation:
         self.cost: Cost | None = None
         self.aside = ""  # the agent's last own message: the chunk without an id
         self.answered = False  # whether a message has an id
+        self._after_call = False  # whether the last update was about a tool call
 
     def update(self, update: Mapping[str, Any]) -> None:
         """Process a session update. Raises TooMuch if the agent says too much or does something forbidden."""
         kind = update.get("sessionUpdate")
+        if kind in _PIECES or kind in ("tool_call", "tool_call_update"):
+            self._after_call = kind not in _PIECES
         if kind in _PIECES:
             self._piece(_PIECES[kind], update)
         elif kind in ("tool_call", "tool_call_update"):
@@ -78,6 +81,12 @@ class Conversation:
             self.cost = _cost(update.get("cost")) or self.cost
         elif kind == "user_message_chunk":
             self.replayed += 1
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the agent's last calls have ended, and it has said nothing since: it asks its model what to do."""
+        ended = all(call.known.get("status") in _ENDED for call in self._calls.values())
+        return self._after_call and ended
 
     def called(self, call: str) -> dict[str, Any]:
         """Return a tool call's known fields, {} if unknown."""

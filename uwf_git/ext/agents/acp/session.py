@@ -33,6 +33,7 @@ from uwf_git.plugin import (
     last_seen,
     log,
     processes,
+    sum_tokens,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _DRAIN = 0.5
 _QUIET = 0.3  # seconds without an update after which a loaded session has said all that was said in it before
 _REPLAY = 10.0  # seconds that this may take
+_LOOK = 0.3  # seconds between two looks for a remark
+_GO_ON = (
+    "A person said this while you worked, and your turn was interrupted for it. Heed it, go on with your task from "
+    "where you are, and end with your deliverable."
+)
 _ADDS_UP = ("hermes-agent",)  # agents whose usage is that of all prompts to the session since they started
 _FAILS_IN_WORDS = ("@agentclientprotocol/codex-acp",)  # agents whose failures are messages without an id
 _AUTH_REQUIRED = -32000
@@ -57,7 +63,7 @@ class Settings(NamedTuple):
     """How to start an agent. `mode`, `model` and `auth` are ids or names of its offers; `record` gets each
     turn; `hidden` may not be touched; `others` are further folders; `places` are a crew's; `quota` limits it;
     `silence` is the permitted time without output, in seconds, None for no limit. At the `desk` its requests wait for a
-    person; `show` takes a line for watchers."""
+    person; `show` takes a line for watchers. `take_remarks` returns what people say meanwhile, as turns."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -77,6 +83,8 @@ class Settings(NamedTuple):
     silence: float | None = None
     desk: PermissionDesk | None = None
     show: Callable[[bytes], None] = lambda line: None
+    has_remarks: Callable[[], bool] = lambda: False
+    take_remarks: Callable[[], tuple[TurnRecord, ...]] = lambda: ()
 
 
 class PromptResult(NamedTuple):
@@ -129,6 +137,7 @@ class Session:
         self._forbidden = enforcement.WATCHED & forbidden(settings.policy)
         self._remarks: list[str] = []
         self._closed = False
+        self._is_interrupted = False  # the turn, for a remark
         self._connection: Connection | None = None
         self._exceeded: QuotaExceeded | None = None
         self._descendants = Descendants(
@@ -271,13 +280,20 @@ class Session:
         return request.done()
 
     async def _patience_lost(self, request: asyncio.Task[Any], deadline: float | None) -> str | None:
+        """Return None once a prompt is answered, else why it isn't waited for any more. A turn is cancelled for a
+        remark when the agent's calls have ended, so that nothing that it does is broken off."""
         silence = self._settings.silence
         while True:
             quiet = None if silence is None else self._heard + silence
-            until = min((item for item in (deadline, quiet) if item is not None), default=None)
+            look = None if self._is_interrupted else time.monotonic() + _LOOK
+            until = min((item for item in (deadline, quiet, look) if item is not None), default=None)
             if await self._is_answered(request, until):
                 return None
             now = time.monotonic()
+            if not self._is_interrupted and self._settings.has_remarks() and self._conversation.is_between:
+                self._is_interrupted = True
+                await self._notify_cancel()
+                self._requests.drop_questions()
             if deadline is not None and now >= deadline:
                 return "timeout"
             if self._requests.is_asking:  # it waits for a person
@@ -478,6 +494,8 @@ class Session:
 
         params = PromptRequest(session_id=self.id, prompt=[TextContentBlock(type="text", text=text)])
         request = self._loop.create_task(self._call("session/prompt", _plain(params)))
+        self._is_interrupted = False
+        self._settings.has_remarks()  # says that it takes them
         try:
             self._heard = began = time.monotonic()
             if (why := await self._patience_lost(request, deadline)) is not None:
@@ -495,11 +513,15 @@ class Session:
                 raise late
             answer = await self._answer(request)
         except RequestError as error:
-            raise self._refused("session/prompt", error) from None
+            if not self._is_interrupted:
+                raise self._refused("session/prompt", error) from None
+            answer = {"stopReason": "cancelled"}  # as some say it
         finally:
             self._requests.drop_questions()
         usage = self._used(usage_of(answer))
         self._conversation.finish(usage, self._model)
+        if self._is_interrupted and answer.get("stopReason") == "cancelled":
+            return await self._prompt_remarks(usage, deadline)
         in_words = usage is None and not self._conversation.answered and self._agent in _FAILS_IN_WORDS
         result = self._said(str(answer.get("stopReason")), usage)
         return result._replace(failure=self._conversation.aside) if in_words else result
@@ -522,10 +544,24 @@ class Session:
         before, self._paid = self._paid, cost.amount
         return None if before is None else max(0.0, cost.amount - before)
 
-    async def _cancel(self, request: asyncio.Task[Any]) -> None:
+    async def _prompt_remarks(self, spent: TokenUsage | None, deadline: float | None) -> PromptResult:
+        """Go on, after a turn that was interrupted, with what people said."""
+        remarks = self._settings.take_remarks()
+        for remark in remarks:
+            self._conversation.add(remark)
+        result = await self._prompt("\n\n".join([*(remark.text for remark in remarks), _GO_ON]), deadline)
+        notes = (
+            () if spent is not None else (f"{self._name} counted no tokens of a turn that a remark ended",)
+        )
+        return result._replace(usage=sum_tokens((spent, result.usage)), notes=(*notes, *result.notes))
+
+    async def _notify_cancel(self) -> None:
         assert self._connection is not None
         with contextlib.suppress(ConnectionError):
             await self._connection.send_notification("session/cancel", {"sessionId": self.id})
+
+    async def _cancel(self, request: asyncio.Task[Any]) -> None:
+        await self._notify_cancel()
         self._requests.drop_questions()
         waited = {request, self._pipes.over}
         await asyncio.wait(waited, timeout=CANCEL, return_when=asyncio.FIRST_COMPLETED)
