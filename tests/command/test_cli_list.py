@@ -202,6 +202,23 @@ def test_a_terminal_of_80_columns_shows_what_identifies_a_thread_whole(uwf: Uwf,
     assert line.split()[0] == "@" and fourth.endswith(line.split()[1])
 
 
+def test_a_list_keeps_its_head_on_a_terminal_and_a_wide_one_has_a_line_of_each_thread(
+    uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "start", "pair.yaml", "--each", write("tasks.jsonl", '"x"\n' * 30))
+    size = {"env": {"NO_COLOR": "1"}, "columns": 80, "lines": 24}
+    *shown, note = on_terminal("thread", "list", **size)[1].splitlines()  # type: ignore[arg-type]
+    assert shown[0].split()[0] == "thread" and len(shown) < 23
+    left = 31 - len(shown)
+    assert note == f"uwf: {left} more; --limit 30 lists all"
+    every = on_terminal("thread", "list", "--limit", "30", **size)[1].splitlines()  # type: ignore[arg-type]
+    assert len(every) == 31
+    assert len(uwf("thread", "list", "--format", "text").out.splitlines()) == 31
+    size |= {"columns": 140}
+    *_, done = on_terminal("thread", "list", "--status", "completed", **size)[1].splitlines()  # type: ignore[arg-type]
+    assert done.split()[-2:] == ["Task", "approved"]
+
+
 def test_a_list_is_sorted_by_what_counts_and_a_cost_that_nobody_told_is_not_nothing(
     uwf: Uwf, instance: Instance, config: Callable[[str], Path]
 ) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cli_samples import PAIR, on_terminal, scripted, write
 from commands import git
 from conftest import Uwf
+from spent_threads import assistant, start, step
 
 from uwf_git.format import yaml12
 from uwf_git.store.instance import Instance
@@ -132,9 +135,9 @@ def test_a_quota_keeps_the_newest_whole_and_the_rest_can_be_paged(uwf: Uwf, thre
     assert f"uwf thread read {thread} --before {steps[3]['step']}" in newest
     # Following the hint until there is nothing before leaves nothing out.
     seen = newest
-    for step in (steps[3], steps[2], steps[1]):
-        page = uwf("thread", "read", thread, "--quota", "1", "--before", step["step"][:8]).out
-        assert f"## {step['number'] - 1} " in page
+    for item in (steps[3], steps[2], steps[1]):
+        page = uwf("thread", "read", thread, "--quota", "1", "--before", item["step"][:8]).out
+        assert f"## {item['number'] - 1} " in page
         seen = page + seen
     for part in ("## 1 writer", "## 2 critic", "## 3 writer", "## 4 critic", "All of it, `code`"):
         assert part in seen
@@ -154,7 +157,20 @@ def test_steps_and_their_details_say_how_it_came_about(uwf: Uwf, thread: str) ->
         (4, "critic"),
     ]
     assert steps[0]["output"] == {"text": "done"}
-    assert steps[0].keys() == {"step", "number", "role", "agent", "output", "summary", "detail", "time"}
+    keys = (
+        "step",
+        "number",
+        "role",
+        "agent",
+        "output",
+        "summary",
+        "detail",
+        "time",
+        "seconds",
+        "cost",
+        "unpriced",
+    )
+    assert tuple(steps[0]) == keys
     assert steps[0]["time"].endswith("Z")
 
     details = uwf("thread", "step-details", steps[0]["step"][:7]).out
@@ -173,6 +189,23 @@ def test_steps_and_their_details_say_how_it_came_about(uwf: Uwf, thread: str) ->
     assert status == 0
     assert "1 writer" in shown and "uwf-rehearse, made up" in shown and "turns" in shown
     assert shown.count("All of it") == 1, "what was said is not repeated as a turn"
+
+
+def test_steps_say_what_each_took_and_cost(
+    uwf: Uwf, instance: Instance, config: Callable[[str], Path]
+) -> None:
+    price = "models: {m: {provider: p, name: model-1, price: {input: 2, output: 10}}}\n"
+    config(f"providers: {{p: {{baseUrl: http://localhost/v1}}}}\n{price}")
+    thread = start(instance)
+    step(instance, thread, [assistant(1_000_000, 100_000, "model-1")], durationMs=83_000)
+    step(instance, thread)
+    priced, silent = uwf("thread", "steps", thread).json
+    assert (priced["seconds"], priced["cost"], priced["unpriced"]) == (83.0, 3.0, 0)
+    assert silent["cost"] is None
+    shown = on_terminal("thread", "steps", thread, env={"NO_COLOR": "1"}, columns=80)[1].splitlines()
+    assert shown[0].split() == ["time", "role", "agent", "took", "cost", "output"]
+    assert "1m 23s" in shown[1] and "$3.00" in shown[1] and max(map(len, shown)) <= 80
+    assert priced["step"] in uwf("thread", "steps", thread, "--format", "text").out
 
 
 def test_a_step_is_named_by_its_number_in_a_thread(uwf: Uwf, thread: str) -> None:

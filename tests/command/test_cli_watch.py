@@ -165,3 +165,23 @@ def test_a_terminal_gets_a_line_for_each_event_and_nothing_is_drawn_over(thread:
     assert "waiting: writer asks: Which \\x1b[31mcolour\\u202e?" in told
     assert "1  red" in told and f"uwf thread answer {thread} -m TEXT" in told
     assert running[0].wait(30) == 5
+
+
+def test_a_terminal_cuts_long_lines_and_breaks_no_word_of_a_question(thread: str) -> None:
+    question = "Which colour is it to be, of all those that the customer has sent us last week?"
+    asks = f"""\
+- {{ role: writer, output: {{ text: "{"word " * 60}" }} }}
+- {{ role: critic, output: {{ status: needs_input, question: "{question}" }} }}
+"""
+
+    def work(_child: int, _terminal: int) -> None:
+        running.append(begin("thread", "run", thread, "--agent", scripted(asks)))
+
+    running: list[subprocess.Popen[str]] = []
+    env = {"NO_COLOR": "1"}
+    status, shown = on_terminal("watch", thread, typed=[("next writer", work)], env=env, columns=60)
+    assert status == 5 and running[0].wait(30) == 5
+    lines = [line for line in shown.splitlines() if f"uwf thread answer {thread}" not in line]
+    told = [line for line in lines if not line.startswith("uwf: ")]
+    assert max(map(len, told)) <= 60 and any(line.endswith("…") for line in told)
+    assert set(question.split()) <= {word for line in told for word in line.split()}

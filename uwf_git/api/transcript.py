@@ -11,12 +11,14 @@ from uwf_git.base.text import counted, iso
 from uwf_git.engine.census import census_of, census_text
 from uwf_git.engine.outcome import summary_of
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step
+from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW, StepContext, parse_attempt, parse_detail, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.store.history import log, shared_steps
 from uwf_git.store.pages import PageStep, approvals_of, attempt_page, section
+from uwf_git.workflow.turn import gathers_threads
 
 if TYPE_CHECKING:
+    from uwf_git.engine.spending import Totals
     from uwf_git.store.history import Head, History
     from uwf_git.store.indexing import Store
     from uwf_git.store.instance import Instance
@@ -137,8 +139,10 @@ def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
 
 
 def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
-    """Return a thread's steps as JSON, oldest first."""
+    """Return a thread's steps as JSON, oldest first. `seconds` and `cost` are those of its agent; of a sub-workflow's
+    step those of its thread, of a join those of its branches."""
     history = instance.threads.history(head)
+    spent = _spent_on(instance, head, history)
     return [
         {
             **step_value(number, step),
@@ -146,10 +150,31 @@ def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
             "summary": summary_of(instance, history.workflow, step.role, step.output).text,
             "detail": step.detail,
             "time": iso(instance.store.get(step.hash).timestamp / 1000),
+            **_money(instance, spent[step.hash]),
             **_commit(instance, step.detail),
         }
         for number, step in enumerate(history.steps, 1)
     ]
+
+
+def _spent_on(instance: Instance, head: Head, history: History) -> dict[str, Totals]:
+    """Return what each step has spent. What agents have is known in the index."""
+    from uwf_git.engine.spending import Totals
+    from uwf_git.engine.thread_spending import runs, spent_on
+
+    own = {run.id: run.spent for run in runs(instance, head)}
+    nested = [step for step in history.steps if step.agent == SUBWORKFLOW or gathers_threads(step.role)]
+    within = spent_on(instance, nested)
+    return {step.hash: within.get(step.hash) or own.get(step.hash, Totals()) for step in history.steps}
+
+
+def _money(instance: Instance, spent: Totals) -> dict[str, Any]:
+    cost, unpriced = spent.money(instance.known_prices) if spent.lines else (None, 0)
+    return {
+        "seconds": round(spent.seconds, 3),
+        "cost": None if cost is None else round(cost, 6),
+        "unpriced": unpriced,
+    }
 
 
 def _commit(instance: Instance, detail: Hash) -> dict[str, str]:

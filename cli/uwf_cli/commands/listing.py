@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 _NUMBERED = 20  # threads that a list gives as @N
+_AROUND = 4  # lines beside those of threads: the head, two notes, the prompt
+_ROOMY = 120  # columns from which on each thread's line is shown too
+_MORE = 24  # more columns for each column that not all lists have
+_TASK = 40  # columns of its task then
 
 
 @command(
@@ -77,6 +81,8 @@ def list_(
     Branches and calls of code that are idle or have ended are left out of the text, unless --branches or a --status
     asks for them.
 
+    A terminal gets as many as it has lines for, unless --limit asks for more.
+
     Damaged threads have status corrupt, and the exit status is 7. If a price is missing, the cost is unknown.
     """
     adopt_news(invocation)
@@ -84,17 +90,19 @@ def list_(
     threads = every
     if invocation.format == "text" and not with_branches and not filters.states:
         threads = without_quiet_branches(invocation.instance, every)
-    end = None if limit is None else offset + limit
-    page = slice(offset, end)
-    items = thread_items(
-        invocation.instance, in_order(invocation.instance, threads, sort or filters.sort)[page]
-    )
+    height = terminal.height() if invocation.format == "text" and limit is None else None
+    rows = limit if height is None else max(height - _AROUND, 1)
+    listed = in_order(invocation.instance, threads, sort or filters.sort)[offset:]
+    items = thread_items(invocation.instance, listed[:rows])
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
+    if height is not None and len(items) < len(listed):
+        invocation.note(f"{len(listed) - len(items)} more; --limit {len(listed)} lists all")
     if len(threads) < len(every):
         invocation.note(f"{_left_out(invocation.instance, every, threads)}; --branches lists them")
     if left_out:
         invocation.note(left_out_line(left_out))
-    Failures(invocation).end_list(any(item["status"] == ThreadState.CORRUPT.word for item in items))
+    shown = listed if height is not None else listed[:rows]
+    Failures(invocation).end_list(any(thread.state is ThreadState.CORRUPT for thread in shown))
 
 
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:
@@ -112,6 +120,12 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         for depth, item in nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
+    if (terminal.width() or 0) >= _ROOMY + _MORE * (several + projects + work) and not wide:
+        rows = [
+            (*row[:-1], terminal.cut(row[-1], _TASK), item["line"] or "")
+            for row, (_, item) in zip(rows, nested(value), strict=True)
+        ]
+        header.append("")
     if terminal.width() is not None:  # for who types the next command
         newest = enumerate(islice(instance.threads.newest(), _NUMBERED), 1)
         numbers = {str(thread): f"@{number}" if number > 1 else "@" for number, thread in newest}
@@ -120,14 +134,11 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
             for row, (_, thread) in zip(rows, nested(value), strict=True)
         ]
         header.insert(0, "")
+    task = header.index("task")
     if wide:
-        header[-2:-2] = ["agent", "author"]
-    if projects:
-        header.insert(-1, "project")
-    if several:
-        header.insert(-1, "workflow")
-    if work:
-        header.insert(-1, "work")
+        header[task - 1 : task - 1] = ["agent", "author"]
+    more = (("project", projects), ("workflow", several), ("work", work))
+    header[header.index("task") : header.index("task")] = [name for name, has in more if has]
     problems = [f"{item['thread']}: {item['problem']}" for item in value if item.get("problem")]
     return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,17 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.invocation import Invocation, find_head, find_thread
 from uwf_cli.options import THREAD
-from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, dollars, iso, whose
+from uwf_cli.output import (
+    approval_lines,
+    as_json,
+    as_yaml,
+    branches_text,
+    credited,
+    dollars,
+    iso,
+    seconds_of,
+    whose,
+)
 from uwf_cli.views import Record, Table
 from uwf_git.base.text import counted, duration, one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
@@ -303,15 +314,42 @@ def steps(invocation: Invocation, thread: str) -> None:
     from uwf_git.api.transcript import steps_of
 
     instance = invocation.instance
-    invocation.emit(steps_of(instance, find_head(invocation, thread)), _STEPS)
+    invocation.emit(steps_of(instance, find_head(invocation, thread)), _steps_text)
 
 
 _NUMBER = ("", "{number:4d}")
-_STEPS = Table(
-    *(_NUMBER, "step", "time", ("role", lambda step: terminal.style(role_name(step["role"]), "bold"))),
-    *(("agent", credited), ("output", "summary")),
-    empty="no steps yet",
-)
+
+
+def _steps_text(value: Any) -> str:
+    """Return a table of steps; on a terminal without hashes, for which ID@N stands, if it is narrow."""
+    room = terminal.width()
+    hashes = () if room is not None and room < _ROOMY else ("step",)
+    return Table(
+        *(_NUMBER, *hashes, ("time", "time" if room is None else _short_time)),
+        *(("role", lambda step: terminal.style(role_name(step["role"]), "bold")), ("agent", credited)),
+        *(
+            ("took", lambda step: duration(step["seconds"]) if step["seconds"] >= _SHORTEST else ""),
+            ("cost", _cost_of),
+        ),
+        ("output", "summary"),
+        empty="no steps yet",
+        free=-1,
+        optional=("took", "cost"),
+    )(value)
+
+
+_SHORTEST = 0.1  # seconds that are shown
+_ROOMY = 100  # columns of a terminal that has room for hashes
+
+
+def _short_time(step: Any) -> str:
+    """Return the time of day of a step made today, else its day."""
+    made = time.localtime(seconds_of(step["time"]))
+    return time.strftime("%H:%M" if made[:3] == time.localtime()[:3] else "%Y-%m-%d", made)
+
+
+def _cost_of(step: Any) -> str:
+    return dollars(step["cost"], step["unpriced"]) if step["cost"] is not None or step["unpriced"] else ""
 
 
 @command(

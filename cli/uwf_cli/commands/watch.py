@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation, adopt_news, find_thread
@@ -37,6 +38,7 @@ _TICK = 0.3  # seconds between two looks
 _LABEL = 6  # characters of an id, which is as many as `thread run` of several shows
 _SAID = 300  # characters of a text
 _CALLED = 120  # and of a call and its result
+_INDENT = 10  # columns of the time, under which a question's further lines begin
 
 
 @command(
@@ -130,8 +132,22 @@ def _labelled(value: Mapping[str, Any]) -> str:
 
 
 def _line(value: Mapping[str, Any], label: str = "") -> str:
+    """Return an event's line, on a terminal cut at its edge. A question is wrapped between words there, and the
+    command below it is left whole."""
     when = datetime.fromisoformat(value["at"]).astimezone().strftime("%H:%M:%S")
-    return f"{when}{label}  {_WORDS[value['event']](value)}"
+    begin = f"{when}{label}  "
+    first, *rest = _WORDS[value["event"]](value).split("\n")
+    if (room := terminal.width()) is None:
+        return "\n".join([begin + first, *rest])
+    if value["event"] != "waiting":
+        return "\n".join(terminal.cut(line, room) for line in (begin + first, *rest))
+    lines = [
+        begin + terminal.wrapped(first, len(begin))[0].lstrip(),
+        *terminal.wrapped(first, len(begin))[1:],
+    ]
+    for line in rest[:-1]:
+        lines += [line] if terminal.columns(line) <= room else terminal.wrapped(line.strip(), _INDENT)
+    return "\n".join([*lines, *rest[-1:]])
 
 
 def _started(value: Mapping[str, Any]) -> str:
@@ -176,7 +192,7 @@ def _waiting(value: Mapping[str, Any]) -> str:
     who = f"{who_waits(value)}: " if value["kind"] != Request.BUDGET.value else ""
     why = f" ({value['reason']})" if value["reason"] else ""
     lines = [f"waiting: {who}{value['question'].strip()}{why}", *numbered(value["options"]), value["command"]]
-    return "\n".join(lines).replace("\n", "\n          ")
+    return "\n".join(lines).replace("\n", "\n" + " " * _INDENT)
 
 
 def _rests(value: Mapping[str, Any]) -> str:
