@@ -11,7 +11,7 @@ from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from uwf_git.ext.top.asked import Command
+from uwf_git.ext.top.asked import Answer
 from uwf_git.ext.top.board import FAILED, IDLE, PAUSED, RUNNING, Row
 from uwf_git.plugin import (
     CommandFailed,
@@ -21,6 +21,7 @@ from uwf_git.plugin import (
     Waiting,
     WarmProcess,
     call_command,
+    calling,
     failures_reported,
     spawn_command,
 )
@@ -35,7 +36,7 @@ def retry(row: Row) -> tuple[str, ...] | None:
     """Return the command that runs a thread, again if it failed; None if it has nothing to do."""
     if row.is_damaged or row.group not in (FAILED, IDLE, RUNNING):
         return None
-    return ("thread", "run", "--", row.thread)
+    return ("thread", "retry", "--", row.thread)
 
 
 def stop(row: Row) -> tuple[str, ...] | None:
@@ -61,10 +62,19 @@ class Actions:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "actions")
         self._watched: set[asyncio.Task[None]] = set()
 
-    async def call(self, command: Command) -> Any:
+    async def call(self, argv: tuple[str, ...]) -> Any:
         """Return a command's JSON. Raises CommandFailed."""
-        do = partial(call_command, self._location, command.argv, command.text)
+        do = partial(call_command, self._location, argv)
         return (await asyncio.get_running_loop().run_in_executor(self._threads, do)).value
+
+    async def answer(self, answer: Answer) -> bool:
+        """Answer a thread; return whether it goes on. Raises CommandFailed."""
+
+        def do() -> bool:
+            with calling(self._location) as call:
+                return answer.give(call.instance)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, do)
 
     async def start(self, argv: tuple[str, ...]) -> None:
         """Begin agents' work; its failure is told when it comes."""

@@ -20,7 +20,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from uwf_git.ext.top import actions, filters, keys
-from uwf_git.ext.top.asked import Command, Question, texts_of
+from uwf_git.ext.top.asked import Answer, Question, texts_of
 from uwf_git.ext.top.board import ASKS, RUNNING, Board, Row, Watcher
 from uwf_git.ext.top.filters import LAST_NIGHT, Filter
 from uwf_git.ext.top.lines import Line
@@ -80,6 +80,7 @@ class Top(App[None]):
         self._before_night: Filter | None = None
         self._watcher: Watcher | None = None
         self._live: Live | None = None
+        self._lacks_live = True
         self._board = Board()
         self._bar, self._foot, self._input = Bar(), Foot(), Input()
         self._list, self._pane = ThreadList(), Pane()
@@ -144,23 +145,31 @@ class Top(App[None]):
         while True:
             again, began = self._again.is_set(), time.monotonic()
             self._again.clear()
-            row = self._row if self._is_pane_shown and self._pane.tab == LIVE else None
-            running = row.thread if row is not None and row.group == RUNNING else None
+            row = self._row
+            running = row.thread if row is not None and self._follows(row.thread) else None
             try:
-                board, live = await self._reader(partial(self._look, self._filter, again, running))
+                look = partial(self._look, self._filter, again, running, self._lacks_live)
+                board, live = await self._reader(look)
             except UwfError as error:
                 board, live = Board(problem=error.message), None
             if board is not None:
                 self._take(board)
-            if live is not None and row is not None and row is self._row and not self._pane.is_help:
+            if live is not None and self._follows(running):
+                self._lacks_live = False
                 self._pane.show(live)
                 self._pane.redraw()
             self._pass_time()
             with suppress(TimeoutError):  # a store that takes long to read is read less often
                 await asyncio.wait_for(self._again.wait(), max(_TICK, time.monotonic() - began))
 
+    def _follows(self, thread: ThreadId | None) -> bool:
+        """Return whether the pane shows the live output of a thread."""
+        row, pane = self._row, self._pane
+        is_live = self._is_pane_shown and pane.tab == LIVE and not pane.is_help
+        return is_live and row is not None and row.thread == thread and row.group == RUNNING
+
     def _look(
-        self, wanted: Filter, again: bool, running: ThreadId | None, instance: Instance
+        self, wanted: Filter, again: bool, running: ThreadId | None, lacks: bool, instance: Instance
     ) -> tuple[Board | None, Sequence[Line] | None]:
         """Return the board and the live lines if they have changed. Called in the thread that reads."""
         if self._watcher is None or self._watcher.instance is not instance:
@@ -169,12 +178,10 @@ class Top(App[None]):
         if running is None:
             self._live = None
         else:
-            is_new = self._live is None or self._live.thread != running
             with suppress(UwfError):  # it was removed, or can't be read: the list says so
-                if is_new:
-                    self._live = Live(instance, running)
-                assert self._live is not None
-                if self._live.look() or is_new:
+                if self._live is None or self._live.thread != running:
+                    self._live, lacks = Live(instance, running), True
+                if self._live.look() or lacks:
                     live = self._live.lines()
         return board, live
 
@@ -215,11 +222,9 @@ class Top(App[None]):
                 continue
             found = await self._reader(partial(_read, row, pane.tab, pane.step))
             if wanted == self._wanted() and not pane.is_help:
-                self._shown = wanted
-                self._question = found.question
-                is_live = pane.tab == LIVE and row.group == RUNNING
-                pane.follows = is_live
-                if not is_live:
+                self._shown, self._question = wanted, found.question
+                self._lacks_live = pane.follows = self._follows(row.thread)
+                if not pane.follows:
                     pane.show(found.lines)
                 self._draw()
 
@@ -259,7 +264,9 @@ class Top(App[None]):
             if isinstance(self._shown, tuple) and row is not None and self._shown[0][0] != row.thread:
                 pane.lines, pane.top, self._question = (), 0, None
             self._changed.set()
-        if row is not None:
+        if row is None and not pane.is_help:
+            pane.title, pane.about, pane.lines, self._question = "", "", (), None
+        elif row is not None:
             item = row.item
             pane.title = item["title"] or row.thread
             pane.about = " · ".join(filter(None, [item["status"], item["name"], f"…{row.thread[-6:]}"]))
@@ -384,8 +391,8 @@ class Top(App[None]):
         if self._pane.is_help or row is None:
             return
         if self._is_pane_shown and self._pane.tab == LIVE and question is not None:
-            if question.thread == row.thread and (command := question.choose(number)) is not None:
-                self._begin(self._answer(row, command))
+            if question.thread == row.thread and (answer := question.choose(number)) is not None:
+                self._begin(self._answer(row, answer))
             else:
                 self._tell(f"there is no option {number}", True)
         elif self._is_open:
@@ -463,7 +470,7 @@ class Top(App[None]):
         failures = []
         for _, argv in rows:
             try:
-                await self._actions.call(Command(argv))
+                await self._actions.call(argv)
             except CommandFailed as error:
                 failures.append(actions.told(error))
         done = len(rows) - len(failures)
@@ -491,7 +498,7 @@ class Top(App[None]):
         at = self._pane.step or self._pane.chosen or max(0, row.item["steps"] - (row.item["now"] is None))
         text = await self._ask("fork after step", str(at))
         if text:
-            value = await self._actions.call(Command(("thread", "fork", f"--at={text}", "--", row.thread)))
+            value = await self._actions.call(("thread", "fork", f"--at={text}", "--", row.thread))
             self._tell(f"forked: {value['thread']}")
 
     async def _do_answer(self) -> None:
@@ -535,7 +542,7 @@ class Top(App[None]):
                 answers[field.name] = texts
         await self._answer(row, question.fill(answers))
 
-    async def _answer(self, row: Row, command: Command) -> None:
+    async def _answer(self, row: Row, answer: Answer) -> None:
         """Answer, go to the next thread that asks, and let this one go on."""
         if self._answered.get(row.thread) == row.item["head"]:
             return
@@ -547,12 +554,12 @@ class Top(App[None]):
             self._go_to(asking[0])
             self._draw()
         try:
-            value = await self._actions.call(command)
+            goes_on = await self._actions.answer(answer)
         except CommandFailed:
             self._answered.pop(row.thread, None)
             raise
         self._tell(f"answered: {self._named(row, 1)}")
-        if not value.get("done", False):
+        if goes_on:
             await self._actions.start(("thread", "run", "--", row.thread))
 
     @staticmethod
@@ -600,7 +607,7 @@ class Top(App[None]):
     async def _do_shell(self) -> None:
         if (row := self._row) is None:
             return
-        value = await self._actions.call(Command(("workspace", "path", "--", row.thread)))
+        value = await self._actions.call(("workspace", "path", "--", row.thread))
         self._leave([os.environ.get("SHELL") or "/bin/sh"], Path(value["path"]), waits=False)
 
     def _leave(self, argv: Sequence[str], folder: Path | None, waits: bool) -> None:

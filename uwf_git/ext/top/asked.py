@@ -1,4 +1,4 @@
-"""The question of a waiting thread, and the commands that answer it."""
+"""The question of a waiting thread, and its answers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from typing import NamedTuple
 
 from uwf_git.plugin import (
     FormField,
+    Hash,
     Head,
     Instance,
     ThreadId,
     ThreadState,
     Usage,
+    control,
     presented_at,
     thread_states,
     waits_in,
 )
 
 
-class Command(NamedTuple):
-    """The words of a command after `uwf`, and the text that it reads by `-`."""
+class Answer(NamedTuple):
+    """The answer to the question at a `step`: a `text`, with `other` outside of the options, or texts by field. `code`
+    is the commit or tree that it judges, "" for none."""
 
-    argv: tuple[str, ...]
+    thread: ThreadId
+    step: Hash
     text: str = ""
+    fields: Mapping[str, Sequence[str]] = {}
+    other: bool = False
+    code: str = ""
+
+    def give(self, instance: Instance) -> bool:
+        """Record it; return whether the thread goes on. Moves and raises as `api.control.answer`."""
+        outcome = control.answer(
+            instance, self.thread, self.text, self.step, self.other, self.fields, code=self.code
+        )
+        return not outcome.done
 
 
 class Question(NamedTuple):
@@ -30,7 +44,7 @@ class Question(NamedTuple):
     one that uwf inbox shows. `options` are the choices of a question, or of the only field that must be filled in."""
 
     thread: ThreadId
-    step: str
+    step: Hash
     kind: thread_states.Request
     role: str
     text: str
@@ -44,7 +58,7 @@ class Question(NamedTuple):
     def is_budget(self) -> bool:
         return self.kind is thread_states.Request.BUDGET
 
-    def choose(self, number: int) -> Command | None:
+    def choose(self, number: int) -> Answer | None:
         """Return the answer with an option, None if there is no such option."""
         if not 0 < number <= len(self.options):
             return None
@@ -54,24 +68,20 @@ class Question(NamedTuple):
         needed = next(field for field in self.fields if field.required)
         return self._answer({needed.name: [option]})
 
-    def say(self, text: str) -> Command:
-        """Return the answer to a question with a text, or the number of an option."""
+    def say(self, text: str) -> Answer:
+        """Return the answer with a text, or with the option of that number."""
         if text.strip().isdecimal() and (chosen := self.choose(int(text))) is not None:
             return chosen
         return self._answer(text=text, other=bool(self.options) and text not in self.options)
 
-    def fill(self, answers: Mapping[str, Sequence[str]]) -> Command:
+    def fill(self, fields: Mapping[str, Sequence[str]]) -> Answer:
         """Return the answer with texts by field."""
-        return self._answer(answers)
+        return self._answer(fields)
 
     def _answer(
-        self, answers: Mapping[str, Sequence[str]] = {}, text: str = "", other: bool = False
-    ) -> Command:
-        bound = [f"--for={self.step}", *([f"--code={self.code}"] if self.code else [])]
-        fields = [f"--field={name}={value}" for name, values in answers.items() for value in values]
-        words = ["--message=-"] if text else []
-        argv = ("thread", "answer", *bound, *["--other"] * other, *fields, *words, "--", self.thread)
-        return Command(argv, text)
+        self, fields: Mapping[str, Sequence[str]] = {}, text: str = "", other: bool = False
+    ) -> Answer:
+        return Answer(self.thread, self.step, text, fields, other, self.code)
 
 
 def texts_of(field: FormField, typed: str) -> list[str]:

@@ -1,0 +1,254 @@
+"""The screen of `uwf top`: what it shows, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_samples import ASKS, GATE, PAIR, scripted, write
+from conftest import Begin, Uwf
+from one_role import TALKER, WORKFLOW
+from top_pilot import Player, play
+
+pytest.importorskip("textual", reason="pip install '.[top]'")
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe \u200b[bold red]bold[/] [link=x]l[/link]\r\ttab\x9b31m 漢字"
+
+
+def is_harmless(text: str) -> bool:
+    return all(unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(160, 50), (80, 24)])
+def test_text_of_agents_and_people_is_written_out_cut_and_no_markup(
+    uwf: Uwf, columns: int, rows: int
+) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    answer = "\n".join([EVIL, "x" * 10_000, "漢" * 500])
+    replies = write("replies.json", f"- {{ role: writer, output: {{ text: {json.dumps(answer)} }} }}\n")
+    for prompt in (EVIL, "y" * 10_000):
+        thread = uwf("thread", "start", "pair", "-p", prompt).json["thread"]
+        uwf("thread", "step", thread, "--agent", f"uwf-rehearse --script {replies.absolute()}")
+
+    async def script(player: Player) -> None:
+        await player.wait("2 idle")
+        for _ in range(2):
+            await player.press("enter")
+            for _tab in range(4):
+                await player.wait("live  steps  diff  prompt")
+                await asyncio.sleep(0.3)
+                assert all(is_harmless(line) for line in player.lines), player.text
+                assert len(player.lines) == rows
+                await player.press("tab")
+            await player.press("escape", "j")
+        await player.press("k", "enter")
+        await player.wait(lambda text: "[bold red]bold[/]" in text and "\\u202e" in text)
+
+    play(script, columns=columns, rows=rows)
+
+
+def test_a_damaged_thread_is_a_row_that_says_why(uwf: Uwf, root: Path, thread: str) -> None:
+    other = uwf("thread", "start", "pair", "-p", "Sound").json["thread"]
+    (root / "store.git/refs/uwf/threads").mkdir(parents=True, exist_ok=True)
+    (root / "store.git/refs/uwf/threads" / thread).write_text("nonsense")
+
+    async def script(player: Player) -> None:
+        await player.wait(lambda text: "1 failed" in text and "Sound" in text)
+        row = next(line for line in player.lines if thread[-6:] in line)
+        assert "!" in row
+        await player.press("enter")
+        await player.wait(lambda text: thread in text and "live  steps" in text)
+        for key in ("r", "s", "p", "f", "a", "l", "1", "d", "tab"):
+            await player.press(key)
+        assert player.app._exception is None
+
+    play(script)
+    assert uwf("thread", "show", other).json["status"] == "idle"
+
+
+def test_an_answer_that_comes_second_is_one_line_and_records_nothing(uwf: Uwf, gated: str) -> None:
+    async def script(player: Player) -> None:
+        await player.wait("gate asks you")
+        row, question = player.app._row, player.app._question
+        assert row is not None and question is not None
+        uwf("thread", "answer", gated, "-f", "decision=send")
+        answer = question.choose(3)
+        assert answer is not None
+        player.app._begin(player.app._answer(row, answer))
+        await player.wait(lambda text: gated in text.splitlines()[-1])
+
+    play(script)
+    assert [step["output"] for step in uwf("thread", "steps", gated).json][1:] == [{"decision": "send"}]
+
+
+def test_a_form_is_filled_in_field_by_field(uwf: Uwf, gated: str) -> None:
+    async def script(player: Player) -> None:
+        await player.wait("gate asks you")
+        await player.press("a")
+        await player.wait("decision: 1 send 2 change 3 drop")
+        await player.type("")
+        await player.wait("decision: 1 send")
+        await player.type("3")
+        await player.wait("note (optional)")
+        await player.type("not [bold]now[/]")
+        await player.wait("readers (optional)")
+        await player.type("ann; bob")
+        await player.wait("answered")
+
+    play(script)
+    output = uwf("thread", "steps", gated).json[-1]["output"]
+    assert output == {"decision": "drop", "note": "not [bold]now[/]", "readers": ["ann", "bob"]}
+
+
+def test_a_question_is_answered_by_an_option_of_it_or_by_words(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    threads = [uwf("thread", "start", "pair", "-p", f"Task {n}").json["thread"] for n in range(2)]
+    for thread in threads:
+        uwf("thread", "step", thread, "--agent", scripted(ASKS))
+
+    async def script(player: Player) -> None:
+        await player.wait(lambda text: "writer asks you" in text and "1  red" in text)
+        await player.press("2")
+        await player.wait(lambda text: "Task 1" in text.splitlines()[1] and "writer asks you" in text)
+        await player.press("a")
+        await player.wait("answer, or the number of an option")
+        await player.type("green")
+        await player.wait(lambda text: "ask you" not in text.splitlines()[0])
+
+    play(script)
+    said = [uwf("thread", "steps", thread).json[1]["output"] for thread in threads]
+    assert said == [{"answer": "blue"}, {"answer": "green"}]
+
+
+def test_marked_threads_are_paused_and_resumed_together(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    for number in range(3):
+        uwf("thread", "start", "pair", "-p", f"Task {number}")
+
+    async def script(player: Player) -> None:
+        await player.wait("3 idle")
+        await player.press("space", "space", "p")
+        await player.wait(lambda text: "1 idle" in text and "2 paused" in text)
+        await player.press("*", "p")
+        await player.wait(lambda text: "2 idle" in text and "1 paused" in text)
+
+    play(script)
+    states = {item["title"]: item["status"] for item in uwf("thread", "list").json}
+    assert states == {"Task 0": "paused", "Task 1": "idle", "Task 2": "idle"}
+
+
+def test_a_filter_takes_the_words_of_thread_list_and_a_wrong_one_is_told(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "start", "pair", "-p", "Another csv")
+
+    async def script(player: Player) -> None:
+        await player.wait("2 idle")
+        await player.press("/")
+        await player.type("--workflow pair csv")
+        await player.wait(lambda text: "1 idle" in text and "/ --workflow pair csv" in text)
+        await player.press("/")
+        await player.type("--status soon")
+        await player.wait(lambda text: "soon" in text.splitlines()[-1])
+        assert "1 idle" in player.text
+        await player.press("escape")
+        await player.wait("2 idle")
+
+    play(script)
+
+
+def test_what_a_running_agent_says_is_followed_until_its_step_is_made(
+    uwf: Uwf, begin: Begin, script: Callable[[str, str], Path]
+) -> None:
+    schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
+    uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
+    thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
+    step = begin("thread", "step", thread, "--agent", script("talker", TALKER))
+
+    async def played(player: Player) -> None:
+        await player.wait(lambda text: "1 running" in text and "agents 1" in text and "│ I look." in text)
+        row = next(line for line in player.lines if line.startswith(" > "))
+        assert "worker" in row
+        Path("go").touch()
+        await player.wait("no such threads")
+
+    play(played)
+    assert step.wait() == 0
+
+
+def test_the_cursor_stays_on_its_thread_when_others_come(uwf: Uwf, thread: str) -> None:
+    async def script(player: Player) -> None:
+        await player.wait("1 idle")
+        for number in range(3):
+            uwf("thread", "start", "pair", "-p", f"Newer {number}")
+        await player.wait("4 idle")
+        assert player.app._row is not None and player.app._row.thread == thread
+        uwf("thread", "rm", thread, "--yes")
+        await player.wait("3 idle")
+        assert player.app._row is not None
+
+    play(script)
+
+
+def test_long_lines_are_cut_and_their_rest_is_a_key_away(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    uwf("thread", "start", "pair", "-p", "start " + "x" * 100 + " middle " + "y" * 100)
+
+    async def script(player: Player) -> None:
+        await player.wait("1 idle")
+        await player.press("enter")
+        await player.wait(lambda text: "start xxx" in text and "…" in text and "middle" not in text)
+        await player.press("right", "right", "right", "right")
+        await player.wait("middle")
+
+    play(script, columns=80, rows=24)
+
+
+def test_the_help_has_every_key(uwf: Uwf, thread: str) -> None:
+    from uwf_git.ext.top.keys import KEYS
+
+    async def script(player: Player) -> None:
+        await player.wait("1 idle")
+        await player.press("?")
+        await player.wait("these keys")
+        assert all(key.words in player.text for key in KEYS)
+        assert "land" in player.text
+        await player.press("?")
+        await player.wait(lambda text: "these keys" not in text)
+
+    play(script)
+
+
+def test_a_long_list_is_scrolled_with_the_cursor_in_sight(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    prompts = "".join(f'"Task {number}"\n' for number in range(60))
+    uwf("thread", "start", "pair", "--each", "-", input=prompts)
+
+    async def script(player: Player) -> None:
+        await player.wait("60 idle")
+        await player.press("G")
+        await player.wait("Task 0 ")
+        await player.press("pageup", "g")
+        await player.wait("Task 59")
+
+    play(script, columns=80, rows=24)
+
+
+def test_a_thread_that_needs_a_form_is_not_answered_by_a_digit(uwf: Uwf) -> None:
+    uwf(
+        "workflow",
+        "put",
+        write("gated.yaml", GATE.replace("required: [decision]", "required: [decision, note]")),
+    )
+    thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
+    uwf("thread", "step", thread, "--agent", scripted("- { role: writer, output: { text: first } }\n"))
+
+    async def script(player: Player) -> None:
+        await player.wait("gate asks you")
+        await player.press("1")
+        await player.wait("there is no option 1")
+
+    play(script)
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
