@@ -37,6 +37,7 @@ import sessions
 import startup
 import steps
 import throughput
+import top
 import worktrees
 from rows import FULL, HEADER, QUICK, Point, Row, Size
 
@@ -64,6 +65,7 @@ GROUPS: tuple[Group, ...] = (
     pages.first_page,
     pages.a_long_thread,
     pages.live,
+    top.on_many_threads,
     exchange.pushing,
     exchange.pulling,
     exchange.exchanging_a_step,
