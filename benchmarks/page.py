@@ -25,6 +25,7 @@ ROOMS = {
     "crews": "Crews",
     "chats": "Conversations",
     "pages": "Pages",
+    "top": "The terminal",
     "exchange": "Sharing and verification",
     "throughput": "Sharing by workers",
     "worktrees": "Worktrees",

@@ -40,9 +40,7 @@ def on_many_threads(folder: Path, size: Size) -> Iterator[Row]:
             late.append(time.monotonic() - began)
         yield cost("a thread is started, uwf top shows it", sorted(late)[len(late) // 2], 0.3)
         screen.rest(2.5)  # what has just changed is looked at more closely
-        whole, own = _memory(screen.pid)
-        yield Row("its memory", whole / _MEGABYTE, "MB", None, 65)
-        yield Row("of that, not shared with other processes", own / _MEGABYTE, "MB", None, 60)
+        yield Row("its memory, without mapped files", _memory(screen.pid) / _MEGABYTE, "MB", None, 60)
         before, began = _used(screen.pid), time.monotonic()
         screen.rest(_REST)
         share = 100 * (_used(screen.pid) - before) / (time.monotonic() - began)
@@ -87,11 +85,10 @@ def _opened(lab: Lab) -> Iterator[_Screen]:
         os.close(terminal)
 
 
-def _memory(pid: int) -> tuple[int, int]:
-    """The bytes that a process has in memory, and those of them that no other has."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    sizes = {name: int(size.split()[0]) * 1024 for name, _, size in (line.partition(":") for line in lines)}
-    return sizes["Rss"], sizes["Private_Clean"] + sizes["Private_Dirty"]
+def _memory(pid: int) -> int:
+    """The bytes of a process in memory, without those of files, which the system drops when it needs them."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
 
 
 def _used(pid: int) -> float:

@@ -51,7 +51,6 @@ from uwf_cli.page.markup import document as document
 from uwf_cli.page.markup import tag as tag
 from uwf_cli.selection import Selection as _ThreadSelection
 from uwf_cli.selection import chosen_threads as chosen_threads
-from uwf_cli.selection import filters as _thread_filters
 from uwf_cli.selection import short_ids as short_ids
 from uwf_cli.selection import threads as _selected_threads
 from uwf_cli.starting import begin as _begin_thread
@@ -72,6 +71,8 @@ from uwf_git.api.check import check as check
 from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
 from uwf_git.api.cockpit.board import board as board
+from uwf_git.api.cockpit.board import board_head as board_head
+from uwf_git.api.cockpit.board import board_threads as board_threads
 from uwf_git.api.cockpit.compare import COMPARED as COMPARED
 from uwf_git.api.cockpit.compare import code_of_both as code_of_both
 from uwf_git.api.cockpit.compare import compare as _compare_threads
@@ -112,9 +113,11 @@ from uwf_git.api.forges import client_for as client_for
 from uwf_git.api.forges import client_of_issue as client_of_issue
 from uwf_git.api.fork import fork as _fork_thread
 from uwf_git.api.listing import ACTIVE as _ACTIVE_STATES
+from uwf_git.api.listing import SORTS as SORTS
 from uwf_git.api.listing import TO_STEP as TO_STEP
 from uwf_git.api.listing import Filters as _ThreadFilters
 from uwf_git.api.listing import ListedThread as ListedThread
+from uwf_git.api.listing import in_order as in_order
 from uwf_git.api.listing import left_out_line as left_out_line
 from uwf_git.api.listing import listed as _list_threads
 from uwf_git.api.listing import nested as _nest_threads
@@ -1053,4 +1056,3 @@ parse_trust_file = _parse_trust_file
 trust_policies = _trust_policies
 workspace_at = _workspace_at
 yaml_scalar = _yaml_scalar
-thread_filters = _thread_filters

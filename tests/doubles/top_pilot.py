@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def play(
     from uwf_git.ext.top.filters import parse
 
     async def played() -> None:
-        app = Top(locate(None, os.environ, Path.cwd()), None, parse(words))
+        location = locate(None, os.environ, Path.cwd())
+        app = Top(location, None, parse(Instance(location), words))
         async with app.run_test(size=(columns, rows)) as pilot:
             await script(Player(app, pilot))
 

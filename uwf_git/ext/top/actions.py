@@ -34,7 +34,7 @@ _NO_FAILURE = {0, Waiting.exit_status, NotRunning.exit_status, CompletedWithFail
 
 def retry(row: Row) -> tuple[str, ...] | None:
     """Return the command that runs a thread, again if it failed; None if it has nothing to do."""
-    if row.is_damaged or row.group not in (FAILED, IDLE, RUNNING):
+    if row.head is None or row.group not in (FAILED, IDLE, RUNNING):
         return None
     return ("thread", "retry", "--", row.thread)
 
@@ -50,7 +50,7 @@ def pause(row: Row) -> tuple[str, ...] | None:
 
 
 def _has_ended(row: Row) -> bool:
-    return row.is_damaged or row.item["now"] is None
+    return row.head is None or row.state.is_ended
 
 
 class Actions:

@@ -27,9 +27,10 @@ from uwf_git.ext.top.lines import Line
 from uwf_git.ext.top.live import Live
 from uwf_git.ext.top.pane import DIFF, LIVE, PROMPT, STEPS, TABS, Content, content
 from uwf_git.ext.top.reader import Reader
-from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList
+from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList, title_of
 from uwf_git.plugin import (
     CommandFailed,
+    Head,
     Instance,
     Location,
     ThreadId,
@@ -87,9 +88,10 @@ class Top(App[None]):
         self._is_open = False
         self._question: Question | None = None
         self._shown: object = None
-        self._answered: dict[ThreadId, str] = {}
+        self._answered: dict[ThreadId, Head | None] = {}
         self._changed = asyncio.Event()
-        self._again = asyncio.Event()
+        self._awake = asyncio.Event()
+        self._is_stale = False
         self._typed: asyncio.Future[str | None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._told_at = self._drawn_at = 0.0
@@ -143,12 +145,13 @@ class Top(App[None]):
     async def _watch(self) -> None:
         """Look at the store again and again, and show what is new."""
         while True:
-            again, began = self._again.is_set(), time.monotonic()
-            self._again.clear()
+            again, began = self._is_stale, time.monotonic()
+            self._is_stale = False
+            self._awake.clear()
             row = self._row
             running = row.thread if row is not None and self._follows(row.thread) else None
             try:
-                look = partial(self._look, self._filter, again, running, self._lacks_live)
+                look = partial(self._look, again, self._list.sight, running, self._lacks_live)
                 board, live = await self._reader(look)
             except UwfError as error:
                 board, live = Board(problem=error.message), None
@@ -160,7 +163,11 @@ class Top(App[None]):
                 self._pane.redraw()
             self._pass_time()
             with suppress(TimeoutError):  # a store that takes long to read is read less often
-                await asyncio.wait_for(self._again.wait(), max(_TICK, time.monotonic() - began))
+                await asyncio.wait_for(self._awake.wait(), max(_TICK, time.monotonic() - began))
+
+    def _look_again(self) -> None:
+        self._is_stale = True
+        self._awake.set()
 
     def _follows(self, thread: ThreadId | None) -> bool:
         """Return whether the pane shows the live output of a thread."""
@@ -169,12 +176,12 @@ class Top(App[None]):
         return is_live and row is not None and row.thread == thread and row.group == RUNNING
 
     def _look(
-        self, wanted: Filter, again: bool, running: ThreadId | None, lacks: bool, instance: Instance
+        self, again: bool, sight: range, running: ThreadId | None, lacks: bool, instance: Instance
     ) -> tuple[Board | None, Sequence[Line] | None]:
         """Return the board and the live lines if they have changed. Called in the thread that reads."""
         if self._watcher is None or self._watcher.instance is not instance:
             self._watcher, self._live = Watcher(instance), None
-        board, live = self._watcher.look(wanted, again), None
+        board, live = self._watcher.look(self._filter, sight, again), None
         if running is None:
             self._live = None
         else:
@@ -193,7 +200,7 @@ class Top(App[None]):
         self._list.take(board.rows, cursor)
         self._list.problem = board.problem
         self._list.marked &= places.keys()
-        heads = {row.thread: row.item["head"] for row in board.rows}
+        heads = {row.thread: row.head for row in board.rows}
         self._answered = {at: head for at, head in self._answered.items() if heads.get(at) == head}
         self._bar.board = board
         self._bar.filter = self._filter.text
@@ -233,10 +240,7 @@ class Top(App[None]):
         row, pane = self._row, self._pane
         if row is None or not self._is_pane_shown:
             return None
-        item = row.item
-        line = None if row.group == RUNNING else item["line"]
-        at = row.thread, item["head"], item["status"], item["updated"], line
-        return at, pane.tab, pane.step
+        return row.position, pane.tab, pane.step
 
     @property
     def _is_wide(self) -> bool:
@@ -267,9 +271,9 @@ class Top(App[None]):
         if row is None and not pane.is_help:
             pane.title, pane.about, pane.lines, self._question = "", "", (), None
         elif row is not None:
-            item = row.item
-            pane.title = item["title"] or row.thread
-            pane.about = " · ".join(filter(None, [item["status"], item["name"], f"…{row.thread[-6:]}"]))
+            name = row.head.row.name if row.head is not None else None
+            pane.title = title_of(row)
+            pane.about = " · ".join(filter(None, [row.state.label, name, f"…{row.thread[-6:]}"]))
         pane.is_active = self._is_open
         self._list.is_active = not self._is_open
         self._list.place(self._list.cursor)
@@ -331,6 +335,8 @@ class Top(App[None]):
     def _go_to(self, place: int) -> None:
         before = self._row
         self._list.place(place)
+        if any(self._list.rows[at].item is None for at in self._list.sight if at < len(self._list.rows)):
+            self._awake.set()
         if self._row is not before:
             self._pane.step, self._pane.top, self._pane.left, self._pane.chosen = None, 0, 0, 0
 
@@ -425,22 +431,27 @@ class Top(App[None]):
     # Filters
 
     async def _do_filter(self) -> None:
-        text = await self._ask("filter, as --status failed --since 12h --workflow W text", self._filter.text)
+        text = await self._ask(
+            "filter: --status failed --since 12h --workflow W --view NAME text", self._filter.text
+        )
         if text is not None:
-            self._set_filter(filters.parse(filters.split(text)))
+            self._set_filter(await self._parsed(filters.split(text)))
 
-    def _do_last_night(self) -> None:
+    async def _do_last_night(self) -> None:
         if self._before_night is not None and self._filter.words == LAST_NIGHT:
             self._set_filter(self._before_night)
         else:
             before = self._filter
-            self._set_filter(filters.parse(LAST_NIGHT))
+            self._set_filter(await self._parsed(LAST_NIGHT))
             self._before_night = before
+
+    async def _parsed(self, words: Sequence[str]) -> Filter:
+        return await self._reader(partial(filters.parse, words=words))
 
     def _set_filter(self, wanted: Filter) -> None:
         self._filter, self._before_night = wanted, None
         self._list.marked = frozenset()
-        self._again.set()
+        self._look_again()
 
     # Actions
 
@@ -493,9 +504,10 @@ class Top(App[None]):
             await self._actions.start((*action.argv, "--", thread))
 
     async def _do_fork(self) -> None:
-        if (row := self._row) is None or row.item["steps"] is None:
+        if (row := self._row) is None or row.head is None:
             return
-        at = self._pane.step or self._pane.chosen or max(0, row.item["steps"] - (row.item["now"] is None))
+        last = max(0, row.head.row.number - row.state.is_ended)
+        at = self._pane.step or self._pane.chosen or last
         text = await self._ask("fork after step", str(at))
         if text:
             value = await self._actions.call(("thread", "fork", f"--at={text}", "--", row.thread))
@@ -544,9 +556,9 @@ class Top(App[None]):
 
     async def _answer(self, row: Row, answer: Answer) -> None:
         """Answer, go to the next thread that asks, and let this one go on."""
-        if self._answered.get(row.thread) == row.item["head"]:
+        if row.thread in self._answered:
             return
-        self._answered[row.thread] = row.item["head"]
+        self._answered[row.thread] = row.head
         rows = self._list.rows
         places = (*range(self._list.cursor + 1, len(rows)), *range(self._list.cursor))
         asking = [at for at in places if rows[at].group == ASKS and rows[at].thread not in self._answered]
@@ -564,7 +576,7 @@ class Top(App[None]):
 
     @staticmethod
     def _named(row: Row, many: int) -> str:
-        return f"{many} threads" if many > 1 else one_line(row.item["title"] or row.thread, 60)
+        return f"{many} threads" if many > 1 else one_line(title_of(row), 60)
 
     # Lines that are typed
 
@@ -621,7 +633,7 @@ class Top(App[None]):
             if waits:
                 with suppress(EOFError, KeyboardInterrupt):
                     input("\n[Enter] ")
-        self._again.set()
+        self._look_again()
         self.refresh(layout=True)
 
     def _tell(self, text: str, is_bad: bool = False) -> None:

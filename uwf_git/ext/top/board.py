@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.ext.top.filters import Filter
 from uwf_git.plugin import (
     PRIVATE_FOLDER,
+    SORTS,
     Freshness,
+    Head,
     Instance,
+    ListedThread,
     ThreadId,
+    ThreadState,
     UwfError,
     Watch,
-    board,
+    board_head,
+    board_threads,
+    in_order,
     nest_threads,
+    parent_threads,
+    thread_items,
     thread_states,
 )
 
@@ -24,7 +32,6 @@ Item = Mapping[str, Any]
 ASKS, FAILED, RUNNING, IDLE, PAUSED, ENDED = range(6)
 """The groups of the list, in their order."""
 
-_ALL = 1_000_000  # threads
 _GROUPS = {
     thread_states.Group.WAITING: ASKS,
     thread_states.Group.FAILED: FAILED,
@@ -33,27 +40,36 @@ _GROUPS = {
 }
 
 
-def _group(state: thread_states.ThreadState) -> int:
-    if state is thread_states.ThreadState.PAUSED:
-        return PAUSED
-    return IDLE if state.is_ready else _GROUPS[state.group]
-
-
-_BY_WORD = {word: _group(thread_states.states_of(word)[0]) for word in thread_states.WORDS}
-
-
 class Row(NamedTuple):
-    """A thread of the list: its `item` is as `thread_items` has it, with `heard` for one that runs, when its agent last
-    said anything, and `since`, when its step began, in Unix seconds. `depth` is how many parents are above it."""
+    """A thread of the list. `depth` is how many parents are above it. Its `item`, as of `thread_items`, is read once it
+    is in sight; of one that runs it has `heard`, when its agent last said anything, and `since`, when its step began,
+    in Unix seconds."""
 
-    thread: ThreadId
+    listed: ListedThread
     group: int
-    item: Item
     depth: int = 0
+    item: Item | None = None
 
     @property
-    def is_damaged(self) -> bool:
-        return self.item["head"] is None
+    def thread(self) -> ThreadId:
+        return self.listed.thread
+
+    @property
+    def head(self) -> Head | None:
+        """None of a thread that is damaged."""
+        return self.listed.head if isinstance(self.listed.head, Head) else None
+
+    @property
+    def state(self) -> ThreadState:
+        return self.listed.state
+
+    @property
+    def position(self) -> object:
+        """A value that differs once the thread has moved on."""
+        head = self.head
+        at = (head.node, head.updated) if head is not None else None
+        reason = self.item["line"] if self.item is not None and self.group != RUNNING else None
+        return self.thread, self.state, at, reason
 
 
 class Board(NamedTuple):
@@ -69,7 +85,8 @@ class Board(NamedTuple):
 
 
 class Watcher:
-    """Reads a board again when something has changed, and of running threads only what they say."""
+    """Reads a board again when something has changed, and of running threads only what they say. Only rows in sight
+    have items."""
 
     def __init__(self, instance: Instance) -> None:
         git_dir = instance.location.git_dir
@@ -81,16 +98,31 @@ class Watcher:
         self._heard: dict[ThreadId, Item] = {}
         self._board = Board()
 
-    def look(self, wanted: Filter, again: bool = False) -> Board | None:
-        """Return the board if it differs from that of the last call, else None."""
+    def look(self, wanted: Filter, sight: range, again: bool = False) -> Board | None:
+        """Return the board, with the items of the rows `sight`, if it differs from that of the last call, else None."""
         held, runs = self.instance.locks.held(), self.instance.locks.runs()
         seen = self._refs.mark(), held, runs, wanted
-        if again or seen != self._seen:
+        is_new = again or seen != self._seen
+        if is_new:
             self._seen, self._heard = seen, {}
             self._board = _read(self.instance, wanted)
-            self._hear(held)
-            return self._board
-        return self._board if self._hear(held) else None
+        is_new = self._describe(sight) or is_new
+        return self._board if self._hear(held) or is_new else None
+
+    def _describe(self, sight: range) -> bool:
+        """Read the items of rows that have none; return whether there were any."""
+        rows = self._board.rows
+        bare = [place for place in sight if place < len(rows) and rows[place].item is None]
+        if bare:
+            items = thread_items(self.instance, [rows[place].listed for place in bare])
+            described = dict(zip(bare, items, strict=True))
+            self._replace(
+                row._replace(item={**described[place], **self._heard.get(row.thread, {})})
+                if place in described
+                else row
+                for place, row in enumerate(rows)
+            )
+        return bool(bare)
 
     def _hear(self, held: set[ThreadId]) -> bool:
         """Take over what running agents said last; return whether anything is new."""
@@ -110,45 +142,65 @@ class Watcher:
             if self._heard.get(thread) != heard:
                 self._heard[thread] = news[thread] = heard
         if news:
-            rows = (
-                row._replace(item={**row.item, **news[row.thread]}) if row.thread in news else row
+            self._replace(
+                row._replace(item={**row.item, **news[row.thread]})
+                if row.thread in news and row.item is not None
+                else row
                 for row in self._board.rows
             )
-            self._board = self._board._replace(rows=tuple(rows))
         return bool(news)
+
+    def _replace(self, rows: Iterable[Row]) -> None:
+        self._board = self._board._replace(rows=tuple(rows))
 
 
 def _read(instance: Instance, wanted: Filter) -> Board:
     try:
-        value = board(instance, wanted.filters, most=_ALL)
+        threads, _ = board_threads(instance, wanted.filters)
+        above = board_head(instance, threads)
+        rows = [
+            Row(thread, _group(thread.state)) for thread in in_order(instance, threads, wanted.filters.sort)
+        ]
+        parents = parent_threads(instance, [row.head for row in rows if row.head is not None])
     except (UwfError, OSError) as error:
         return Board(problem=getattr(error, "message", str(error)))
-    rows = [Row(item["thread"], _BY_WORD[item["status"]], item) for item in value["items"]]
+    if wanted.filters.sort == SORTS[0]:
+        rows = _in_order(rows, parents)
     return Board(
-        _in_order(rows),
+        tuple(_nested(rows, parents)),
         Counter(row.group for row in rows),
-        value["today"]["cost"],
-        value["running"],
-        value["maxAgents"],
+        above["today"]["cost"],
+        above["running"],
+        above["maxAgents"],
     )
 
 
-def _in_order(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return rows by group, those that wait for a person oldest first, the others newest first; branches below their
-    parents, which stand where their first branch would."""
-    by_thread = {row.thread: row for row in rows}
+def _group(state: ThreadState) -> int:
+    if state is ThreadState.PAUSED:
+        return PAUSED
+    return IDLE if state.is_ready else _GROUPS[state.group]
+
+
+def _in_order(rows: Sequence[Row], parents: Mapping[ThreadId, ThreadId]) -> list[Row]:
+    """Return rows by group: those that wait for a person oldest first, the others newest first. Parents are in the
+    first group of their branches."""
     groups = {row.thread: row.group for row in rows}
     for row in rows:
-        parent, seen = row.item["parent"], {row.thread}
-        while parent in by_thread and parent not in seen:
+        parent = parents.get(row.thread)
+        while parent in groups:
             groups[parent] = min(groups[parent], row.group)
-            seen.add(parent)
-            parent = by_thread[parent].item["parent"]
-    newest = sorted(rows, key=lambda row: row.thread, reverse=True)
-    waiting = sorted(
-        (row for row in newest if groups[row.thread] == ASKS),
-        key=lambda row: (row.item["updated"] or "", row.thread),
-    )
-    rest = sorted((row for row in newest if groups[row.thread] != ASKS), key=lambda row: groups[row.thread])
-    places = [{"thread": row.thread, "parent": row.item["parent"]} for row in (*waiting, *rest)]
-    return tuple(by_thread[place["thread"]]._replace(depth=depth) for depth, place in nest_threads(places))
+            parent = parents.get(parent)
+
+    def rank(row: Row) -> tuple[int, int, str]:
+        group = groups[row.thread]
+        waits = row.head.updated if group == ASKS and row.head is not None else 0
+        return group, waits, row.thread if group == ASKS else ""
+
+    return sorted(rows, key=rank)
+
+
+def _nested(rows: Sequence[Row], parents: Mapping[ThreadId, ThreadId]) -> Iterator[Row]:
+    by_thread = {row.thread: row for row in rows}
+    places = [{"thread": row.thread, "parent": parents.get(row.thread)} for row in rows]
+    for depth, place in nest_threads(places):
+        yield by_thread[place["thread"]]._replace(depth=depth)

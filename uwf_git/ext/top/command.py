@@ -37,7 +37,7 @@ class _Filtered(CommandClass):
 def top(invocation: Invocation, words: tuple[str, ...]) -> None:
     """Show threads, their steps, changes and live output on a terminal, and act on them with single keys.
 
-    FILTER takes the options of uwf thread list, and a text to search for. ? shows the keys, q quits. Agents
+    FILTER takes the options of uwf thread list, --view too, and a text to search for. ? shows the keys, q quits. Agents
     that were started go on after q.
     """
     if find_spec(_NEEDED) is None:
@@ -47,7 +47,6 @@ def top(invocation: Invocation, words: tuple[str, ...]) -> None:
     from uwf_git.ext.top.app import run
     from uwf_git.ext.top.filters import parse
 
-    _ = invocation.instance  # that there is no store is said here
-    wanted = parse(words)
+    wanted = parse(invocation.instance, words)  # that there is no store is said here
     adopt_news(invocation)
     run(invocation.location, invocation.place, wanted)

@@ -1,4 +1,4 @@
-"""The words of a filter, as `uwf thread list` takes them, and a text to search for."""
+"""A filter: the words of `uwf thread list`, a text to search for, or a saved view."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import click
+from uwf_git.plugin import Instance, ThreadFilters, Usage, parse_filters, view_words
 
-from uwf_git.plugin import ThreadFilters, Usage, thread_filters
-
-LAST_NIGHT = ("--status", "failed", "--since", "12h")
+LAST_NIGHT = ("--status", "failed", "--since", "16h")
+_VIEW = "--view"
 
 
 class Filter(NamedTuple):
@@ -29,24 +28,13 @@ def split(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise Usage(f"{text!r}: {error}", "close the quotation mark") from None
+        raise Usage(f"this line cannot be read: {error}", "close its quotes") from None
 
 
-def parse(words: Sequence[str]) -> Filter:
-    """Raises Usage."""
-    try:
-        filters: ThreadFilters = _options.main(list(words), "filter", standalone_mode=False)
-    except click.ClickException as error:
-        raise Usage(error.format_message(), "the options are those of: uwf thread list --help") from None
-    return Filter(tuple(words), filters)
-
-
-@click.command(add_help_option=False)
-@click.argument("text", nargs=-1)
-@thread_filters("Include threads that have ended.")
-def _options(text: tuple[str, ...], filters: ThreadFilters) -> ThreadFilters:
-    if not text:
-        return filters
-    if filters.search is not None:
-        raise Usage("a text and --search exclude each other", "give one of them")
-    return filters._replace(search=" ".join(text))
+def parse(instance: Instance, words: Sequence[str]) -> Filter:
+    """Raises Usage, and NotFound for an unknown view."""
+    given = list(words)
+    if _VIEW in given[:-1]:
+        place = given.index(_VIEW)
+        given[place : place + 2] = split(view_words(instance, given[place + 1]))
+    return Filter(tuple(words), parse_filters(given))

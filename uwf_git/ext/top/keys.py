@@ -42,7 +42,7 @@ KEYS = (
     Key(("space",), "mark", "Space", "mark; r s p and those below go to all that are marked"),
     Key(("*",), "mark_all", "*", "mark all of the list, or none"),
     Key(("/",), "filter", "/", "filter: the options of uwf thread list, and text"),
-    Key(("n",), "last_night", "n", "what failed in the last 12 hours"),
+    Key(("n",), "last_night", "n", "what failed in the last 16 hours"),
     Key((":",), "command", ":", "any uwf command; % is the thread, or those marked"),
     Key(("?",), "help", "?", "these keys"),
     Key(("q",), "quit", "q", "quit; agents go on"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import time
 from collections.abc import Sequence
 
@@ -11,10 +10,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Row
+from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Item, Row
 from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted
 from uwf_git.ext.top.pane import TABS
-from uwf_git.plugin import ThreadState, role_name, thread_states, time_ago
+from uwf_git.plugin import ThreadState, role_name, time_ago
 
 _SIGNS = {
     ASKS: ("?", "warn"),
@@ -105,6 +104,12 @@ class ThreadList(Surface):
     top = 0
     is_active = True
 
+    @property
+    def sight(self) -> range:
+        """The places of the rows that are shown, and of those a screen before and after."""
+        height = max(1, self.size.height)
+        return range(max(0, self.top - height), self.top + 2 * height)
+
     def place(self, cursor: int) -> None:
         """Put the cursor on a row that is there, and scroll to it."""
         height = max(1, self.size.height)
@@ -128,68 +133,67 @@ class ThreadList(Surface):
 
 
 def row_parts(row: Row, width: int, is_marked: bool, now: float) -> Parts:
-    """Return a row's texts in columns: the state's sign, the task, its line, the role at work, asking or
-    next, age and cost. Narrow lists have fewer."""
-    item = row.item
+    """Return a row's texts in columns: the state's sign, the task, its line, the role at work, asking or next, age and
+    cost. Narrow lists have fewer."""
     sign, style = _SIGNS[row.group]
-    if row.is_damaged:
-        about = f"{row.thread[-6:]} {flat(item.get('problem') or '', _TITLE)}"
-        return [("*" if is_marked else " ", "warn"), (sign, style), (" " + about, style)]
+    marks = [("*" if is_marked else " ", "warn"), (sign, style), (" ", "")]
+    head, item = row.head, row.item or {}
+    if head is None:
+        return [*marks, (f"{row.thread[-6:]} {flat(problem_of(row), _TITLE)}", style)]
     who = 11 if width >= 48 else 0
     room = width - 3 - who - 5 - 9
-    title = flat(f"{'  ' * min(row.depth, 4)}{_title(row)}", _TITLE)
-    line = flat(_about(row, now), _TITLE) if room >= 44 else ""
+    title = flat(f"{'  ' * min(row.depth, 4)}{_mark(item)}{title_of(row)}", _TITLE)
+    line = flat(_about(item, now), _TITLE) if room >= 44 else ""
     named = room if not line else max(20, min(room * 2 // 5, 48))
-    parts = [("*" if is_marked else " ", "warn"), (sign, style), (" ", ""), (fit(title, named), "")]
+    parts = [*marks, (fit(title, named), "")]
     if room > named:
         parts.append((fit(f" {line}", room - named), style if row.group in (ASKS, FAILED) else "dim"))
     if who:
-        parts.append((fit(f" {flat(_who(row), 40)}", who), style))
-    since = item.get("since") or _seconds(item["updated"])
-    parts.append((fit(_age(since, now), 5, right=True), "dim"))
-    parts.append((fit(_cost(row), 9, right=True), ""))
+        role = item.get("now") or (None if row.state.is_ended else head.row.role)
+        parts.append((fit(f" {flat(role_name(role) if role else row.state.label, 40)}", who), style))
+    parts.append((fit(_age(item.get("since") or head.updated, now), 5, right=True), "dim"))
+    parts.append((fit(_cost(item), 9, right=True), ""))
     return parts
 
 
-def _title(row: Row) -> str:
-    item = row.item
+def title_of(row: Row) -> str:
+    head = row.head
+    return head.row.title or head.row.name or row.thread if head is not None else row.thread
+
+
+def problem_of(row: Row) -> str:
+    """Return why a damaged thread cannot be read."""
+    return str(getattr(row.listed.head, "problem", ""))
+
+
+def _mark(item: Item) -> str:
     counts = item.get("branches")
     branches = f"({_ended(counts)} of {sum(counts.values())}) " if counts else ""
-    fork = "fork: " if item.get("forkedFrom") else ""
-    return f"{branches}{fork}{item['title'] or item['name'] or row.thread}"
+    return branches + ("fork: " if item.get("forkedFrom") else "")
 
 
 def _ended(counts: dict[str, int]) -> int:
     return sum(number for word, number in counts.items() if word in _ENDS)
 
 
-def _about(row: Row, now: float) -> str:
-    heard = row.item.get("heard")
+def _about(item: Item, now: float) -> str:
+    heard = item.get("heard")
     silent = int(now - heard) if heard else 0
     waits = f"silent for {silent // 60} min · " if silent >= _SILENT else ""
-    return waits + (row.item.get("problem") or row.item["line"] or "")
-
-
-def _who(row: Row) -> str:
-    now = row.item["now"]
-    return role_name(now) if now else thread_states.label_of(row.item["status"])
+    return waits + (item.get("problem") or item.get("line") or "")
 
 
 def _age(since: float, now: float) -> str:
     return time_ago(since, now).removesuffix(" ago")[:4]
 
 
-def _cost(row: Row) -> str:
-    cost = row.item["cost"]
-    return "" if cost is None else f"{'≥' if row.item['unpriced'] else ''}{_dollars(cost)}"
+def _cost(item: Item) -> str:
+    cost = item.get("cost")
+    return "" if cost is None else f"{'≥' if item['unpriced'] else ''}{_dollars(cost)}"
 
 
 def _dollars(cost: float) -> str:
     return f"${cost:,.2f}" if cost >= 0.005 or not cost else "<$0.01"
-
-
-def _seconds(text: str) -> float:
-    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 class Pane(Surface):
