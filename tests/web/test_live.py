@@ -663,6 +663,25 @@ def test_links_change_the_page_in_place_and_going_back_brings_what_was_typed(
     assert browser_page.evaluate("window.stays")
 
 
+def test_the_step_that_is_read_stays_when_a_newer_one_comes(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    script = scripted(REJECTS_ONCE)
+    uwf("thread", "step", thread, "--agent", script)
+    browser_page.goto(serve(thread).launch)
+    chosen = browser_page.get_by_role("heading", name="Step 1: writer")
+    expect(chosen).to_be_visible()
+    place = chosen.bounding_box()
+    uwf("thread", "step", thread, "--agent", script)
+    expect(browser_page.locator("#step-2")).to_be_attached()
+    expect(chosen).to_be_visible()
+    expect(browser_page.locator("article.chosen")).to_have_count(1)
+    assert chosen.bounding_box() == place
+    browser_page.get_by_role("button", name="show").click()
+    expect(browser_page.get_by_role("heading", name="Step 2: critic")).to_be_visible()
+    expect(chosen).to_have_count(0)
+
+
 def test_what_was_sent_is_not_kept_as_typed_and_a_second_click_sends_nothing(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:

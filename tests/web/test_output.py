@@ -259,7 +259,14 @@ def test_of_any_number_of_lines_only_those_in_view_are_in_the_document(
 ) -> None:
     serving = serve()
     browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}{printed}/output/raw")
+    browser_page.goto(f"{serving.address}{printed}")
+    browser_page.get_by_text("The answer as it came").click()
+    expect(browser_page.locator("#raw-L2 .f2")).to_have_text("line 2")
+    keep_picture(browser_page, "step-output")
+    browser_page.locator("#raw-L1").locator("xpath=ancestor::details[1]").get_by_role(
+        "link", name="All lines"
+    ).click()
+    expect(browser_page).to_have_url(f"{serving.address}{printed}/output/raw")
     box = browser_page.get_by_role("region", name="Lines of the output")
     expect(box.locator(f"#L{LINES}")).to_be_in_viewport()
     box.evaluate("box => { box.scrollTop = box.scrollHeight / 2; }")

@@ -115,20 +115,20 @@ class OutputView(NamedTuple):
     lines: str
 
 
-def view(text: str, at: str = "", part: str = "", kind: str = "", last: int = 0) -> OutputView:
+def view(text: str, at: str = "", part: str = "", kind: str = "", prefix: str = "") -> OutputView:
     """Show an output. `at` is the address of the step or attempt, and `part` the name of the output there: see
-    `read_part`. `kind` is "markdown", "json", "text", or "" for JSON if it is some, else text. The lines end with
-    the `last`."""
+    `read_part`. `kind` is "markdown", "json", "text", or "" for JSON if it is some, else text. The anchors of lines
+    begin with the `prefix`."""
     address = f"{at}/{{}}/{quote(part, safe='')}" if at and part else ""
     where = [address.format(name) if address else "" for name in ("output", "raw", "lines")]
     if kind == "markdown":
         return OutputView(Markup(markup.answer(text)), 0, 0, 0, *where)
     if kind != "text" and (folded := folded_json(text, kind == "json")):
         return OutputView(Markup(folded), 0, 0, 0, *where)
-    return _page_of(OutputText(text), where, last)
+    return _page_of(OutputText(text), where, 0, prefix)
 
 
-def _page_of(text: OutputText, where: Sequence[str], last: int) -> OutputView:
+def _page_of(text: OutputText, where: Sequence[str], last: int, prefix: str = "") -> OutputView:
     total = len(text.lines)
     last = min(last, total) if last > 0 else total
     first, room = last, _ROOM
@@ -137,17 +137,17 @@ def _page_of(text: OutputText, where: Sequence[str], last: int) -> OutputView:
         if room < 0:
             break
         first -= 1
-    inside = numbered(text.shown(first, last), first) if total > 1 else "\n".join(text.shown(1, 1))
+    inside = numbered(text.shown(first, last), first, prefix) if total > 1 else "\n".join(text.shown(1, 1))
     classes = "lines" if total >= _NUMBERED else "lines few"
     html = tag("pre", tag("code", inside), classes, tabindex="0")
     return OutputView(Markup(html), first, last, total, *where)
 
 
-def numbered(lines: Sequence[str], first: int) -> str:
+def numbered(lines: Sequence[str], first: int, prefix: str = "") -> str:
     """Return lines of HTML, each with its number as an anchor."""
-    link = '<a href="#L{0}" data-n="{0}" tabindex="-1" aria-hidden="true"></a>'
+    link = f'<a href="#{prefix}L{{0}}" data-n="{{0}}" tabindex="-1" aria-hidden="true"></a>'
     return "".join(
-        f'<span class="line" id="L{number}">{link.format(number)}{line}\n</span>'
+        f'<span class="line" id="{prefix}L{number}">{link.format(number)}{line}\n</span>'
         for number, line in enumerate(lines, first)
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
+from uwf_git.ext.web import output
 from uwf_git.ext.web.code import CodeView, code_of_step
 from uwf_git.ext.web.page.step import took, turn
 from uwf_git.plugin import (
@@ -35,21 +36,23 @@ if TYPE_CHECKING:
 ALL = "all"
 """The tab of a page that has all of them, as an export's."""
 
+_LONG = 2_000  # characters of an output that has a page
 _LIVE = 20  # turns of a step that is being made, of which the newest are shown
 
 
 class Part(NamedTuple):
     """A possibly large part: `html` is shown, `left` says what isn't, `name` requests more or is ""; `short`
-    needs no fold."""
+    needs no fold. `file` is the name by which its output has a page, "" if it is shown whole in a few lines."""
 
     html: Markup
     left: str = ""
     name: str = ""
     short: bool = False
+    file: str = ""
 
 
-def part_of(view: Mapping[str, Any] | None) -> Part | None:
-    """Return a part of a step as HTML."""
+def part_of(view: Mapping[str, Any] | None, name: str = "") -> Part | None:
+    """Return a part of a step as HTML. `name` is that of an output, whose lines are numbered."""
     if view is None:
         return None
     if "value" in view:
@@ -57,8 +60,14 @@ def part_of(view: Mapping[str, Any] | None) -> Part | None:
     elif not view["text"]:
         html = ""
     else:
-        html = markup.answer(view["text"]) if view.get("prose") else markup.lines(view["text"])
-    return Part(Markup(html), view["left"], view["name"], view["short"])
+        kind = "markdown" if view.get("prose") else ""
+        html = (
+            output.view(view["text"], kind=kind, prefix=f"{name}-").html
+            if name
+            else markup.lines(view["text"])
+        )
+    is_long = bool(view["left"]) or len(view.get("text", "")) > _LONG
+    return Part(Markup(html), view["left"], view["name"], view["short"], name if is_long else "")
 
 
 def chosen_step(instance: Instance, head: Head, number: str, request: PageRequest) -> dict[str, Any]:
@@ -104,11 +113,11 @@ def _shown(
         "tabs": tabs,
         "asked": request,
         "took": took({**view["took"]}),
-        "output": part_of(result.get("output")),
-        "error": part_of(result.get("error")),
-        "printed": [(name, part_of(text)) for name, text in result.get("printed", ())],
-        "said": part_of(result.get("answer")),
-        "raw": part_of(result.get("raw")),
+        "output": part_of(result.get("output"), "output"),
+        "error": part_of(result.get("error"), "error"),
+        "printed": [(name, part_of(text, name)) for name, text in result.get("printed", ())],
+        "said": part_of(result.get("answer"), "answer"),
+        "raw": part_of(result.get("raw"), "raw"),
         "code": code_of_step(instance, head.thread, code),
         "prompt": part_of(prompt["text"]) if prompt else None,
         "instruction": part_of(prompt["instruction"]) if prompt else None,
