@@ -675,6 +675,7 @@ from uwf_git.store.nodes import UnionSet as UnionSet
 from uwf_git.store.pages import report_of as report_of
 from uwf_git.store.permission_files import Decision as _PermissionDecision
 from uwf_git.store.permission_files import Wish as _PermissionWish
+from uwf_git.store.private import PERMISSIONS as _PERMISSIONS_FOLDER
 from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
 from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
@@ -863,6 +864,7 @@ OWN_FORM = _OWN_FORM
 OutputTooLarge = _OutputTooLarge
 PACKAGE_MOUNT = _PACKAGE_MOUNT
 PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
+PERMISSIONS_FOLDER = _PERMISSIONS_FOLDER
 PRIVATE_FOLDER = _PRIVATE_FOLDER
 PROJECT_MOUNT = _PROJECT_MOUNT
 PackageSource = _PackageSource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from conftest import Uwf
 from lived_in import LivedIn
 from playwright.sync_api import Browser, Page, expect
 from site_serving import Serve, entered, keep_picture
+from workflows import opened
+
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.permission_files import OpenRequest, PermissionFiles, Wish
 
 AFTERWARDS = "- { role: writer, output: { text: before } }\n" + REJECTS_ONCE
 """What a thread goes on with whose writer has spoken, or tried to, once."""
@@ -31,7 +36,7 @@ def gates(uwf: Uwf) -> list[str]:
     return threads
 
 
-def _outputs(uwf: Uwf, thread: str) -> list[object]:
+def _outputs(uwf: Uwf, thread: str) -> list[dict[str, object]]:
     return [step["output"] for step in uwf("thread", "steps", thread).json]
 
 
@@ -54,6 +59,63 @@ def test_three_gates_are_answered_by_three_presses(
     expect(browser_page.get_by_text("All done.")).to_be_visible()
     expect(browser_page).to_have_title("Inbox · uwf")
     assert [_outputs(uwf, thread)[-1] for thread in gates] == [{"decision": "send"}] * 3
+
+
+def test_three_gates_take_three_keys(serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]) -> None:
+    browser_page.goto(serve("--write").launch)
+    for task, key in zip(TASKS, "121", strict=True):
+        expect(browser_page.get_by_role("heading", name=task)).to_be_visible()
+        browser_page.keyboard.press(key)
+    expect(browser_page.get_by_text("All done.")).to_be_visible()
+    assert [_outputs(uwf, thread)[-1]["decision"] for thread in gates] == ["send", "change", "send"]
+
+
+def test_a_comment_is_written_and_sent_by_keys(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    browser_page.goto(serve("--write").launch)
+    keys = browser_page.keyboard
+    expect(browser_page.get_by_role("heading", name="Do it")).to_be_visible()
+    keys.press("e")
+    expect(browser_page.get_by_label("Or say something else")).to_be_focused()
+    keys.type("a 2nd red")
+    keys.press("Control+Enter")
+    expect(browser_page.get_by_text("All done.")).to_be_visible()
+    assert _outputs(uwf, thread)[-1] == {"answer": "a 2nd red"}
+
+
+def test_what_a_running_agent_asks_leave_for_is_decided(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    files = PermissionFiles(opened().store.repository.private)
+    now = time.time()
+    wishes = {
+        "7Q2XKMPA": Wish("execute", "Try <b>it</b>", "make <i>test</i>", ()),
+        "7Q2XKMPB": Wish("read", "Look", None, ("/etc/hosts",)),
+    }
+    requests = [
+        OpenRequest(name, ThreadId(thread), "writer", "uwf-acp", wish, now, now + 600)
+        for name, wish in wishes.items()
+    ]
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    expect(browser_page.get_by_text("All done.")).to_be_visible()
+    held = [files.put(request) for request in requests]
+    try:
+        asks = browser_page.get_by_role("region", name="writer asks for leave")
+        expect(browser_page).to_have_title(re.compile(r"^\(2\)"), timeout=15_000)
+        browser_page.reload()
+        expect(asks).to_contain_text("make <i>test</i>")
+        browser_page.get_by_role("button", name="Always allow").click()
+        expect(asks).to_contain_text("/etc/hosts")
+        browser_page.keyboard.press("2")
+        expect(browser_page.get_by_text("All done.")).to_be_visible()
+        decided = [files.decision(request.thread, request.id) for request in requests]
+        assert [each and (each.granted, each.always) for each in decided] == [(True, True), (False, False)]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def test_the_inbox_is_worked_off_without_javascript(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import httpx
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
@@ -10,6 +11,10 @@ from conftest import Uwf
 from fan_outs import audit
 from playwright.sync_api import Browser, Page, expect
 from site_serving import Serve, entered, keep_picture
+from workflows import opened
+
+from uwf_git.format.kinds import Start
+from uwf_git.git.repository import Oid
 
 
 def _start(uwf: Uwf, task: str) -> str:
@@ -209,18 +214,72 @@ def test_failed_threads_are_tried_again_at_once(serve: Serve, uwf: Uwf, thread: 
         assert uwf("thread", "show", each).json["status"] == "completed"
 
 
+def test_failed_threads_are_found_checked_and_tried_again_by_keys_alone(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    failed = [_fail(uwf, task) for task in ("One", "Other")]
+    before = "- { role: writer, output: { text: before } }\n"
+    uwf("config", "set", "defaultAgent", scripted(before + REJECTS_ONCE))
+    serving = serve("--run")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/threads?tab=failed")
+    for key in "jxjx":
+        browser_page.keyboard.press(key)
+    expect(browser_page.locator(".board input:checked")).to_have_count(2)
+    keep_picture(browser_page, "checked-by-keys")
+    browser_page.keyboard.press("r")
+    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 2 of 2 done")
+    for each in failed:
+        uwf("thread", "wait", each)
+
+
+def _many(number: int) -> None:
+    instance = opened()
+    version = instance.registry.current("pair")
+    for each in range(number):
+        instance.threads.start(Oid(hex=version.commit), Start(version.hash, f"Number {each}", None))
+
+
+def test_older_threads_are_loaded_when_one_scrolls_to_the_end(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    _many(250)
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/threads")
+    rows = browser_page.locator(".board tbody tr")
+    expect(rows).to_have_count(100)
+    rows.last.scroll_into_view_if_needed()
+    expect(rows).to_have_count(200)
+    rows.last.scroll_into_view_if_needed()
+    expect(rows).to_have_count(251)
+    expect(browser_page.get_by_role("link", name="Older")).to_have_count(0)
+
+
+def test_what_has_moved_since_it_was_opened_is_marked(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/threads")
+    marked = browser_page.locator(".board .unread")
+    expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
+    expect(marked).to_have_count(0)
+    time.sleep(1.1)  # times are in seconds
+    uwf("thread", "step", thread, "--agent", scripted(REJECTS_ONCE))
+    expect(marked).to_have_count(1, timeout=15_000)
+    time.sleep(1.1)
+    browser_page.get_by_role("link", name="Do it").click()
+    expect(browser_page.get_by_role("heading", name="Do it")).to_be_visible()
+    browser_page.get_by_role("link", name="Threads", exact=True).click()
+    expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
+    expect(marked).to_have_count(0)
+
+
 def test_older_threads_are_reached_by_a_link_without_javascript(
     browser: Browser, serve: Serve, uwf: Uwf, thread: str
 ) -> None:
-    from workflows import opened
-
-    from uwf_git.format.kinds import Start
-    from uwf_git.git.repository import Oid
-
-    instance = opened()
-    version = instance.registry.current("pair")
-    for number in range(150):
-        instance.threads.start(Oid(hex=version.commit), Start(version.hash, f"Number {number}", None))
+    _many(150)
     serving = serve()
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

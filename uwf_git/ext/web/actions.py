@@ -72,6 +72,9 @@ _REAP = 1.0
 _PRINTED = 4 << 20  # bytes that are read of a command's output or error
 _KEPT = 200  # threads whose last note is known
 _GOES_ON = (thread_states.Actor.AGENT, thread_states.Actor.BRANCHES)
+PERMITS = ("allow", "deny", "always")
+"""What a person may say to a running agent that asks leave for something."""
+
 NOTHING = "-"
 """What a form of the inbox says is next if nothing is."""
 
@@ -266,6 +269,20 @@ def _budget(at: ActionTarget, form: Form) -> ActionRequest:
     return ActionRequest(("thread", "budget", *_as_options(limits), "--", at.thread), do=do)
 
 
+def _permit(at: ActionTarget, form: Form) -> ActionRequest:
+    request, decision = form.option("request"), form.option("decision")
+    if decision not in PERMITS:
+        raise Usage(f"no decision {decision!r}", "it is one of " + ", ".join(PERMITS))
+    granted, always = decision != "deny", decision == "always"
+
+    def do(call: Call) -> ThreadId:
+        control.permit(call.instance, at.thread, request, granted, always)
+        return at.thread
+
+    options = [*["--deny"] * (not granted), *["--always"] * always]
+    return ActionRequest(("thread", "permit", *options, "--", at.thread, request), do=do)
+
+
 def _step(at: ActionTarget, _form: Form) -> ActionRequest:
     return ActionRequest(("thread", "step", "--", at.thread))
 
@@ -301,6 +318,7 @@ ACTIONS = (
     Action("resume", _resume, moves=True),
     Action("kill", _kill),
     Action("budget", _budget),
+    Action("permit", _permit),
     Action("step", _step, moves=True, runs=True),
     Action("run", _run, moves=True, runs=True),
     Action("retry", _retry, moves=True, runs=True),

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from uwf_git.ext.web.page.step import turn
 from uwf_git.plugin import (
     LARGEST_IN_A_LINE,
+    PERMISSIONS_FOLDER,
     PRIVATE_FOLDER,
     Freshness,
     NotFound,
@@ -69,12 +70,21 @@ class Tags:
         )
         self._refs = Freshness(location.git_dir, also=also)
         self._locks = StoreLocks(private)
+        self._permissions = private / PERMISSIONS_FOLDER
         self._known = sorted(known.items())
 
     def of(self, address: str) -> str:
         """Return a page's tag, which changes with its content. Call before making the page."""
         # "Today" and "2 days ago" mean something else tomorrow.
-        state = self._refs.mark(), sorted(self._locks.held()), time.strftime("%F"), self._known, address
+        asked = sorted(path.name for path in self._permissions.glob("*/*"))
+        state = (
+            self._refs.mark(),
+            sorted(self._locks.held()),
+            asked,
+            time.strftime("%F"),
+            self._known,
+            address,
+        )
         return f'"{hashlib.sha256(repr(state).encode("utf-8", "replace")).hexdigest()[:32]}"'
 
 

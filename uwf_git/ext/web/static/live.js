@@ -528,7 +528,7 @@ document.addEventListener("click", async (event) => {
     else link.parentNode.remove();
   });
   for (const row of more) htmx.process(row);
-  (before ? more.at(-1) : more[0]).querySelector("a")?.focus({ preventScroll: true });
+  if (event.isTrusted) (before ? more.at(-1) : more[0]).querySelector("a")?.focus({ preventScroll: true });
   settle();
 }, true);
 

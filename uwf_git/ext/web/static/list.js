@@ -1,0 +1,75 @@
+// The list of threads: loads older rows when one scrolls to its end, and marks threads that have moved since this browser
+// last opened them.
+
+const OPENED = "uwf.opened"; // in the browser's own storage: milliseconds by thread, and since when it counts
+const MOST = 2000; // threads that it knows
+
+let opened = read();
+
+function read() {
+  try {
+    return JSON.parse(localStorage.getItem(OPENED)) ?? { since: Date.now(), threads: {} };
+  } catch {
+    return { since: Date.now(), threads: {} }; // nothing is kept, or by something else
+  }
+}
+
+function write() {
+  const newest = Object.entries(opened.threads).sort((one, other) => other[1] - one[1]).slice(0, MOST);
+  opened.threads = Object.fromEntries(newest);
+  try {
+    localStorage.setItem(OPENED, JSON.stringify(opened));
+  } catch {
+    // This browser keeps nothing.
+  }
+}
+
+// A thread that is looked at is read as far as it is.
+function see() {
+  const thread = document.querySelector("#content [data-thread]")?.dataset.thread;
+  if (!thread || document.hidden) return;
+  opened = read();
+  opened.threads[thread] = Date.now();
+  write();
+}
+
+function mark() {
+  for (const row of document.querySelectorAll(".board tr[id]")) {
+    const moved = Date.parse(row.querySelector(".age time")?.dateTime);
+    const isUnread = moved > (opened.threads[row.id.slice(2)] ?? opened.since);
+    if (row.classList.contains("unread") === isUnread) continue;
+    row.classList.toggle("unread", isUnread);
+    const link = row.querySelector(".task a");
+    if (isUnread) link.setAttribute("aria-description", "has moved since you opened it");
+    else link.removeAttribute("aria-description");
+  }
+}
+
+const end = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    end.unobserve(target);
+    target.click();
+  }
+}, { rootMargin: "400px" });
+
+function look() {
+  see();
+  mark();
+  end.disconnect();
+  const more = document.querySelector(".board ~ p > a.more");
+  if (more) end.observe(more);
+}
+
+let due = 0;
+function soon() {
+  due ||= setTimeout(() => {
+    due = 0;
+    look();
+  }, 200);
+}
+
+write(); // since when it counts
+new MutationObserver(soon).observe(document.body, { childList: true, subtree: true, attributeFilter: ["class", "datetime"] });
+document.addEventListener("visibilitychange", soon);
+look();
