@@ -88,7 +88,8 @@ _SEEN = {
     "remark": str,
 }  # of a note, for those who watch
 REMARKS = "remarks"  # the folder of mailboxes
-PERMISSIONS = "permissions"  # the folder of requests of agents
+PERMISSIONS = "permissions"
+"""The folder of requests of running agents: a folder a thread, in it a file a request."""
 
 
 class EngineOrder(NamedTuple):
