@@ -13,8 +13,11 @@ import httpx
 import pytest
 from cli_samples import ONE, write
 from conftest import Uwf
-from playwright.sync_api import Page
-from site_serving import Serve, entered
+from playwright.sync_api import Page, expect
+from site_serving import Serve, entered, keep_picture
+
+from uwf_git.api.cockpit.patch import patch_files
+from uwf_git.workspaces.changes import ChangedFile
 
 EVIL = "</code></pre><script>window.hit=1</script><img id=markup src=x onerror='window.hit=2'>{{ 7*7 }}"
 
@@ -132,3 +135,68 @@ def test_hostile_code_does_nothing_in_a_browser(
         browser_page.goto(serving.address + address)
         assert browser_page.evaluate("window.hit") is None
         assert browser_page.locator("#markup").count() == 0
+
+
+def test_lines_have_numbers_with_addresses_and_files_stand_in_a_tree(
+    stepped: Callable[..., str], serve: Serve, browser_page: Page
+) -> None:
+    thread = stepped(
+        "seq 40 >kept.txt; mkdir -p src/a; echo x >src/a/one.py; seq 400 >src/long.txt; git rm -q --cached one.yaml"
+    )
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/thread/{thread}/step/1?tab=changes")
+    tree = browser_page.get_by_role("navigation", name="Changed files")
+    expect(tree.get_by_text("src/", exact=True)).to_be_visible()
+    kept = browser_page.locator("details.file", has_text="kept.txt")
+    row = kept.get_by_role("row", name="17 + 17")
+    expect(row.locator("td.sign")).to_have_text("+")
+    row.get_by_role("link").click()
+    expect(browser_page).to_have_url(re.compile(r"#c[0-9a-f]{10}-\d+R17$"))
+    expect(browser_page.locator(":target")).to_have_text("17")
+    long = browser_page.locator("details.file", has_text="src/long.txt")
+    expect(long).not_to_have_attribute("open", "")
+    keep_picture(browser_page, "changes")
+
+
+def test_two_threads_side_by_side_have_the_difference_of_their_code(
+    stepped: Callable[..., str], serve: Serve, uwf: Uwf
+) -> None:
+    one, other = stepped("echo two >>kept.txt"), stepped("echo three >>kept.txt")
+    for client in entered(serve()):
+        page = client.get(f"/diff/{one}/{other}")
+        assert "1 file changed, +1 -1" in text_of(page)
+        assert "<del>two</del>" in page.text and "<ins>three</ins>" in page.text
+        same = client.get(f"/diff/{one}/{one}")
+        assert "Their code is the same" in text_of(same)
+    value = uwf("thread", "diff", one, other).json
+    assert value["a"]["status"] == "completed" and value["a"]["seconds"] > 0 and value["b"]["attempts"] == 0
+
+
+def test_a_step_begins_with_what_it_changed_and_cost(stepped: Callable[..., str], uwf: Uwf) -> None:
+    thread = stepped("echo two >>kept.txt")
+    value = uwf("thread", "step-details", f"{thread}@1", "--format", "json").json
+    assert list(value)[:3] == ["step", "spent", "code"]
+    assert value["spent"]["seconds"] > 0 and value["code"]["files"][0]["added"] == 1
+
+
+@pytest.mark.parametrize(
+    "evil", ["diff --git a/x b/x", "@@ -1 +1 @@", "--- a/x", "+++ b/x", "", "\\ No newline"]
+)
+def test_text_that_looks_like_the_head_of_a_file_is_a_line_of_its_file(evil: str) -> None:
+    patch = (
+        "diff --git a/a b/a\nindex 1..2 100644\n--- a/a\n+++ b/a\n@@ -1,2 +1,3 @@ before\n"
+        f" one\n-{evil}\n+{evil}\n+two\n"
+        "diff --git a/b b/b\nnew file mode 100644\nindex 0..1\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+b\n"
+    )
+    first, second = patch_files(patch, [ChangedFile("M", "a", 2, 1), ChangedFile("A", "b", 1, 0)])
+    lines = [(line["kind"], line["old"], line["new"], line["text"]) for line in first["lines"][1:]]
+    assert lines == [(" ", 1, 1, "one"), ("-", 2, None, evil), ("+", None, 2, evil), ("+", None, 3, "two")]
+    assert [line["text"] for line in second["lines"][1:]] == ["b"]
+
+
+def test_a_patch_is_shown_up_to_a_number_of_lines() -> None:
+    body = "".join(f"+{number}\n" for number in range(500))
+    patch = f"diff --git a/a b/a\n--- /dev/null\n+++ b/a\n@@ -0,0 +1,500 @@\n{body}"
+    (file,) = patch_files(patch, [ChangedFile("A", "a", 500, 0)], 100)
+    assert len(file["lines"]) == 100 and file["left"] == 401

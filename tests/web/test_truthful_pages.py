@@ -69,13 +69,13 @@ def test_a_fork_is_summed_up_by_its_branches(client: httpx.Client, fanned: str) 
 
 def test_the_number_of_threads_is_that_of_the_list_behind_it(client: httpx.Client, fanned: str) -> None:
     assert re.search(r'workflow=fan">1 thread<', client.get("/workflows").text)
-    assert client.get("/?tab=all&workflow=fan").text.count('<li id="t-') == 1
+    assert client.get("/threads?tab=all&workflow=fan").text.count('<tr id="t-') == 1
 
 
 def test_children_stand_below_their_parents(client: httpx.Client, uwf: Uwf, fanned: str) -> None:
     uwf("run", "fan.yaml", "-p", "Again", "--agent", ANSWER)
-    page = client.get("/?tab=all&status=completed").text
-    listed = re.findall(r'<li id="t-(\w+)"( class="below")?', page)
+    page = client.get("/threads?tab=all&status=completed").text
+    listed = re.findall(r'<tr id="t-(\w+)"( class="below")?', page)
     threads = {each["thread"]: each["parent"] for each in uwf("thread", "list", "--all").json}
     assert len(listed) == 8
     above = ""

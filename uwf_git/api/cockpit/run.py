@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from uwf_git.api.cockpit.graph import NEXT, NOW, BranchWays, branch_ways, end_of, graph_value, nodes_taken
 from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE, in_words, is_light, weight
@@ -41,6 +42,7 @@ _HEAVIEST = 24 << 20  # bytes of runs that are read to sum up
 _TURNS = 200  # turns that are read for what a step took
 _MOST_IDLE = 0.1  # of the time that agents worked: as long a wait is drawn at most
 _LINE, _BY = 300, 60  # characters
+_RUNNING = ThreadState.RUNNING.word
 _BAD = frozenset(words((ThreadState.FAILING, ThreadState.FAILED, ThreadState.KILLED, ThreadState.CORRUPT)))
 
 Bar = dict[str, Any]
@@ -69,13 +71,36 @@ def run(instance: Instance, head: Head, before: int = 0) -> dict[str, Any]:
     return _Run(instance, head, before).value()
 
 
+_ROWS: WeakKeyDictionary[Instance, dict[Oid, tuple[list[CommitRow], str]]] = WeakKeyDictionary()
+"""By the head that was read last: a page asks for the same."""
+
+
+def rows_of(instance: Instance, head: Head) -> tuple[list[CommitRow], str]:
+    """Return the rows of a thread's start and steps, oldest first, and why older ones can't be read, or ""."""
+    known = _ROWS.setdefault(instance, {})
+    if head.commit not in known:
+        rows: list[CommitRow] = []
+        problem = ""
+        try:
+            for row in ancestry(instance.store, head.commit):
+                if row.kind not in ("step", "start"):
+                    break
+                rows.append(row)
+        except UwfError as error:
+            problem = error.message
+        known.clear()
+        known[head.commit] = rows[::-1], problem
+    return known[head.commit]
+
+
 class _Run:
     def __init__(self, instance: Instance, head: Head, before: int) -> None:
         self._instance = instance
         self._head = head
         self._problems: dict[str, None] = {}
-        self._rows = list(self._read_rows())
-        """Of the steps, oldest first."""
+        self._rows, problem = rows_of(instance, head)
+        if problem:
+            self._problems[problem] = None
         self._end = min(head.row.number, before - 1) if before else head.row.number
         self._begin = max(0, self._end - SHOWN)
         self._started = self._rows[0].time if self._rows else head.updated
@@ -90,17 +115,6 @@ class _Run:
         except UwfError as error:
             self._problems[error.message] = None
             return otherwise
-
-    def _read_rows(self) -> Iterator[CommitRow]:
-        rows: list[CommitRow] = []
-        try:
-            for row in ancestry(self._instance.store, self._head.commit):
-                if row.kind not in ("step", "start"):
-                    break
-                rows.append(row)
-        except UwfError as error:
-            self._problems[error.message] = None
-        return reversed(rows)
 
     def _read_start(self) -> Start | None:
         node = self._head.row.start or self._head.row.node
@@ -397,9 +411,9 @@ def _time(bars: Sequence[Bar], end: float) -> None:
     for bar in bars:
         bar["end"] = max(end, bar["end"])
         work = bar["seconds"] or 0.0
-        if bar["kind"] in ("join", "joining"):
+        if bar["kind"] == "join" or any(branch["verdict"] == _RUNNING for branch in bar["below"]):
             work = bar["end"] - end
-        elif bar["kind"] in ("answer", "remark", "waiting"):
+        elif bar["kind"] in ("answer", "remark", "waiting", "joining"):
             work = 0.0
         bar["begin"] = round(max(end, bar["end"] - work), 3)
         bar["waited"] = round(bar["begin"] - end, 3)

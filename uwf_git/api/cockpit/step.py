@@ -5,20 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 from uwf_git.api.cockpit.patch import LINES, patch_files
-from uwf_git.api.cockpit.run import brief, name_of, read_turns, spent_by
+from uwf_git.api.cockpit.run import brief, name_of, read_turns, rows_of, spent_by
 from uwf_git.api.cockpit.weight import LARGEST, in_words, weight
-from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.base.errors import NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine.outcome import summary
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Attempt, parse_attempt, parse_detail, remark_in
-from uwf_git.format.types import FORK, JOIN, USER, is_kind
+from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import ancestry
 from uwf_git.store.pages import approvals_of, report_of
+from uwf_git.workflow.turn import is_engines
 
 if TYPE_CHECKING:
     from uwf_git.engine.spending import Totals
@@ -137,7 +136,7 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
         "child": instance.threads.ending_with(record.detail) if by_child else None,
         "approvals": [{"by": str(approval.by), "unseen": approval.is_unseen} for approval in approvals],
         "tried": _tried_at(instance, head.thread, record.prev),
-        "hasPrompt": detail is not None and kind == "step",
+        "hasPrompt": detail is not None and kind == "step" and not is_engines(record.role),
         "detail": record.detail,
         "heavy": "" if content is not None else size(instance, record.detail),
     }
@@ -148,7 +147,7 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
             "answer": _said(wanted, detail, output, content),
             "raw": _raw(wanted, detail),
         }
-    if "prompt" in wanted.tabs and detail is not None and kind == "step":
+    if "prompt" in wanted.tabs and detail is not None and view["hasPrompt"]:
         view["prompt"] = {
             "instruction": wanted.prose("instruction", detail.instruction) if detail.instruction else None,
             **_prompt(instance, wanted, head, row, detail),
@@ -329,30 +328,21 @@ def _prompt(instance: Instance, wanted: Wanted, head: Head, row: CommitRow, deta
         if heavy > _HEAVIEST_PAST:
             why = f"the steps before have over {in_words(_HEAVIEST_PAST)}, too much to make it again"
             return {"text": absent_part(why)}
-    if row.role in (FORK, JOIN):
-        return {"text": absent_part("the engine made it")}
     history = instance.threads.history_at(head.thread, before.node)
     if history.workflow.code is not None:
         return {"text": absent_part("the code of the workflow made it")}
     return {"text": wanted.text("prompt", prompt_of_step(instance, history, before, row, detail))}
 
 
-_WAYS: WeakKeyDictionary[Instance, dict[Oid, list[CommitRow]]] = WeakKeyDictionary()
-"""By a head, the commits that lead to it, newest first, as far back as they were asked for: for exports."""
-
-
 def _row(instance: Instance, head: Head, given: str) -> CommitRow:
     number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
     if not 0 < number <= head.row.number:
         raise NotFound(f"thread {head.thread} has no step {brief(given, 20)}", f"it has {head.row.number}")
-    rows = _WAYS.setdefault(instance, {}).setdefault(head.commit, [])
-    if not rows or rows[-1].number > number:
-        begin = Oid(raw=rows.pop().oid) if rows else head.commit
-        for row in ancestry(instance.store, begin):
-            rows.append(row)
-            if row.number <= number:
-                break
-    return rows[head.row.number - number]
+    rows, problem = rows_of(instance, head)
+    place = head.row.number - number + 1
+    if place > len(rows):
+        raise StoreDamaged(problem, "uwf doctor --fix")
+    return rows[-place]
 
 
 def _by(instance: Instance, record: Step | Attempt) -> str:

@@ -14,6 +14,8 @@ from uwf_git.ext.web import output
 from uwf_git.ext.web.code import CodeView, code_of_step
 from uwf_git.ext.web.page.step import took, turn
 from uwf_git.plugin import (
+    FORK,
+    JOIN,
     STEP_TABS,
     TURNS_SHOWN,
     CodeVerdict,
@@ -98,11 +100,9 @@ def _shown(
     instance: Instance, head: Head, view: Mapping[str, Any], tab: str, request: PageRequest
 ) -> dict[str, Any]:
     result, prompt, turns = view.get("result", {}), view.get("prompt"), view.get("turns")
-    role = role_name(view["role"])
+    title = {FORK: "fork", JOIN: "join"}.get(view["role"]) or role_name(view["role"])
     if view["kind"] in ("answer", "remark"):
         title = f"{view['kind']} of {view['by']}"
-    else:
-        title = role
     code = Revision(**view["code"]) if view["code"] is not None else None
     tabs = ["result", *(["changes"] if code is not None else []), *(["turns"] if view["manyTurns"] else [])]
     tabs += [*(["prompt"] if view["hasPrompt"] else []), "record"]

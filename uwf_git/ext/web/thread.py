@@ -8,7 +8,7 @@ reported in place.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,7 +33,6 @@ from uwf_git.plugin import (
     ThreadState,
     UwfError,
     Watch,
-    ancestry,
     author_name,
     brief,
     census_text,
@@ -48,12 +47,13 @@ from uwf_git.plugin import (
     run_view,
     step_value,
     thread_outlook,
+    thread_rows,
     thread_state,
     used_up_budget,
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import CommitRow, Hash, Head, Instance, StartNode, ThreadId, Workflow
+    from uwf_git.plugin import Hash, Head, Instance, StartNode, ThreadId, Workflow
 
 _DRAWN = 60  # nodes of a graph that is drawn here
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class _Thread:
         self._chosen = chosen
         self._problems: dict[str, None] = {}
         self._run = _run_of(instance, head, asked.number("before") or self._page_before())
-        self._rows = list(self._read_rows()) if chosen is None else []
+        self._rows, _ = thread_rows(instance, head)
         """Of the steps, oldest first."""
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
@@ -141,17 +141,6 @@ class _Thread:
         except UwfError as error:
             self._problems[error.message] = None
             return otherwise
-
-    def _read_rows(self) -> Iterator[CommitRow]:
-        rows: list[CommitRow] = []
-        try:
-            for row in ancestry(self._instance.store, self._head.commit):
-                if row.kind not in ("step", "start"):
-                    break
-                rows.append(row)
-        except UwfError as error:
-            self._problems[error.message] = None
-        return reversed(rows)
 
     def _read_start(self) -> StartNode | None:
         node = self._head.row.start
