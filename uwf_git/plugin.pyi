@@ -101,7 +101,6 @@ from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE as LARGEST_IN_A_LINE
 from uwf_git.api.cockpit.weight import weight as _node_weight
 from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.conversation import next_prompt as next_prompt
-from uwf_git.api.conversation import past_prompt as past_prompt
 from uwf_git.api.dispatch import StepOptions as StepOptions
 from uwf_git.api.exchange import is_new as _is_new_remote
 from uwf_git.api.exchange import push as _push_threads
@@ -388,6 +387,8 @@ from uwf_git.engine.performer import missing_price_reason as missing_price_reaso
 from uwf_git.engine.performer import provider_of as provider_of
 from uwf_git.engine.permission_requests import PermissionDesk as PermissionDesk
 from uwf_git.engine.permission_requests import line_of as _permission_line
+from uwf_git.engine.permission_requests import permission_requests as permission_requests
+from uwf_git.engine.permission_requests import request_value as _permission_value
 from uwf_git.engine.persons_steps import persons_steps as persons_steps
 from uwf_git.engine.presented import JudgedCode as JudgedCode
 from uwf_git.engine.presented import LastOutput as LastOutput
@@ -982,6 +983,7 @@ parse_workspace_option = _parse_workspace_option
 past_versions = _past_versions
 pause_thread = _pause_thread
 permission_line = _permission_line
+permission_value = _permission_value
 presented_code = _presented_code
 prompt_commands = _prompt_commands
 pull_refs = _pull_refs

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from acp_steps import Scripted
 from cli_samples import ASKS, GATE, PAIR, scripted, write
+from commands import begin as begin_quietly
 from conftest import Begin, Uwf
 from one_role import TALKER, WORKFLOW
 from top_pilot import Player, play
+
+from uwf_git.store.instance import Instance
 
 pytest.importorskip("textual", reason="pip install '.[top]'")
 
@@ -175,6 +179,48 @@ def test_what_a_running_agent_says_is_followed_until_its_step_is_made(
         await player.wait("no such threads")
 
     play(played)
+    assert step.wait() == 0
+
+
+def test_what_a_running_agent_asks_leave_for_is_allowed_and_denied_by_digits(
+    uwf: Uwf, instance: Instance
+) -> None:
+    steps = Scripted(
+        instance.location.root, "ask:execute=make test|execute=rm -r [b]x[/b]", more="permissionWait: 1h\n"
+    )
+    process = begin_quietly("thread", "step", steps.thread)
+
+    async def script(player: Player) -> None:
+        await player.wait(lambda text: "1 ask you" in text and "make test" in text and "1  allow" in text)
+        await player.press("1")
+        await player.wait(lambda text: "rm -r [b]x[/b]" in text and "2  deny" in text)
+        await player.press("2")
+        await player.wait(lambda text: "ask you" not in text)
+
+    play(script)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert [value for _, value in steps.noted("permission")] == ["allow_once", "reject_once"]
+
+
+def test_a_remark_to_a_running_agent_is_kept(
+    uwf: Uwf, begin: Begin, script: Callable[[str, str], Path]
+) -> None:
+    schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
+    uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
+    thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
+    step = begin("thread", "step", thread, "--agent", script("talker", TALKER))
+
+    async def played(player: Player) -> None:
+        await player.wait(lambda text: "1 running" in text and "│ I look." in text)
+        await player.press("a")
+        await player.wait("a remark to the agent")
+        await player.type("Look twice")
+        await player.wait("kept: ")
+
+    play(played)
+    assert "Look twice" in uwf("thread", "show", thread).out
+    Path("go").touch()
     assert step.wait() == 0
 
 

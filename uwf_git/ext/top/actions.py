@@ -11,7 +11,7 @@ from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from uwf_git.ext.top.asked import Answer
+from uwf_git.ext.top.asked import Answer, Decision
 from uwf_git.ext.top.board import FAILED, IDLE, PAUSED, RUNNING, Row
 from uwf_git.plugin import (
     CommandFailed,
@@ -67,7 +67,7 @@ class Actions:
         do = partial(call_command, self._location, argv)
         return (await asyncio.get_running_loop().run_in_executor(self._threads, do)).value
 
-    async def answer(self, answer: Answer) -> bool:
+    async def answer(self, answer: Answer | Decision) -> bool:
         """Answer a thread; return whether it goes on. Raises CommandFailed."""
 
         def do() -> bool:

@@ -20,7 +20,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from uwf_git.ext.top import actions, filters, keys
-from uwf_git.ext.top.asked import Answer, Question, texts_of
+from uwf_git.ext.top.asked import Answer, Decision, Question, texts_of
 from uwf_git.ext.top.board import ASKS, RUNNING, Board, Row, Watcher
 from uwf_git.ext.top.filters import LAST_NIGHT, Filter
 from uwf_git.ext.top.lines import Line
@@ -30,7 +30,6 @@ from uwf_git.ext.top.reader import Reader
 from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList, title_of
 from uwf_git.plugin import (
     CommandFailed,
-    Head,
     Instance,
     Location,
     ThreadId,
@@ -43,7 +42,7 @@ from uwf_git.plugin import (
 WIDE = 120
 """Columns from which on the list and a thread are beside each other."""
 
-_TICK = 0.15  # seconds between two looks at the store
+_TICK = 0.2  # seconds between two looks at the store
 _AGES = 10.0  # and between two drawings of ages
 _TOLD = 8.0  # seconds that a message stays
 _SIDEWAYS = 20  # columns
@@ -88,7 +87,7 @@ class Top(App[None]):
         self._is_open = False
         self._question: Question | None = None
         self._shown: object = None
-        self._answered: dict[ThreadId, Head | None] = {}
+        self._answered: dict[ThreadId, str] = {}
         self._changed = asyncio.Event()
         self._awake = asyncio.Event()
         self._is_stale = False
@@ -200,8 +199,8 @@ class Top(App[None]):
         self._list.take(board.rows, cursor)
         self._list.problem = board.problem
         self._list.marked &= places.keys()
-        heads = {row.thread: row.head for row in board.rows}
-        self._answered = {at: head for at, head in self._answered.items() if heads.get(at) == head}
+        asking = {row.thread for row in board.rows if row.group == ASKS}
+        self._answered = {at: key for at, key in self._answered.items() if at in asking}
         self._bar.board = board
         self._bar.filter = self._filter.text
         self._draw()
@@ -524,7 +523,9 @@ class Top(App[None]):
         question = self._question
         if question is None or question.thread != row.thread:
             question = (await self._reader(partial(_read, row, LIVE, None))).question
-        if question is None:
+        if question is None and row.group == RUNNING:
+            await self._remark(row)
+        elif question is None:
             self._tell(f"{row.thread} is not waiting for an answer", True)
         elif question.is_budget:
             await self._command_line(question.command.removeprefix("uwf "))
@@ -534,6 +535,11 @@ class Top(App[None]):
             text = await self._ask("answer, or the number of an option" if question.options else "answer")
             if text:
                 await self._answer(row, question.say(text))
+
+    async def _remark(self, row: Row) -> None:
+        if text := await self._ask("a remark to the agent, or for the next prompt"):
+            await self._actions.call(("thread", "say", f"--message={text}", "--", row.thread))
+            self._tell(f"kept: {one_line(text, 60)}")
 
     async def _fill(self, row: Row, question: Question) -> None:
         answers: dict[str, list[str]] = {}
@@ -554,11 +560,11 @@ class Top(App[None]):
                 answers[field.name] = texts
         await self._answer(row, question.fill(answers))
 
-    async def _answer(self, row: Row, answer: Answer) -> None:
+    async def _answer(self, row: Row, answer: Answer | Decision) -> None:
         """Answer, go to the next thread that asks, and let this one go on."""
-        if row.thread in self._answered:
+        if self._answered.get(row.thread) == answer.key:
             return
-        self._answered[row.thread] = row.head
+        self._answered[row.thread] = answer.key
         rows = self._list.rows
         places = (*range(self._list.cursor + 1, len(rows)), *range(self._list.cursor))
         asking = [at for at in places if rows[at].group == ASKS and rows[at].thread not in self._answered]

@@ -14,6 +14,8 @@ from uwf_git.plugin import (
     ThreadState,
     Usage,
     control,
+    permission_requests,
+    permission_value,
     presented_at,
     thread_states,
     waits_in,
@@ -31,6 +33,10 @@ class Answer(NamedTuple):
     other: bool = False
     code: str = ""
 
+    @property
+    def key(self) -> str:
+        return self.step
+
     def give(self, instance: Instance) -> bool:
         """Record it; return whether the thread goes on. Moves and raises as `api.control.answer`."""
         outcome = control.answer(
@@ -39,9 +45,31 @@ class Answer(NamedTuple):
         return not outcome.done
 
 
+class Decision(NamedTuple):
+    """The answer to what a running agent asks leave for; `always`: to equal requests too."""
+
+    thread: ThreadId
+    request: str
+    granted: bool
+    always: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+    def give(self, instance: Instance) -> bool:
+        """Record it; the thread goes on by itself. Raises as `api.control.permit`."""
+        control.permit(instance, self.thread, self.request, self.granted, self.always)
+        return False
+
+
+_DECISIONS = {"allow": (True, False), "deny": (False, False), "always": (True, True)}
+
+
 class Question(NamedTuple):
-    """A thread's request at its `step`. `code` is the commit or tree that a role judges, "" for none; `command` is the
-    one that uwf inbox shows. `options` are the choices of a question, or of the only field that must be filled in."""
+    """A thread's request at its `step`; that of a running agent has the id of its `permission`. `code` is the commit or
+    tree that a role judges, "" for none; `command` is the one that uwf inbox shows. `options` are the choices of a
+    question, or of the only field that must be filled in."""
 
     thread: ThreadId
     step: Hash
@@ -53,22 +81,25 @@ class Question(NamedTuple):
     code: str = ""
     options: tuple[str, ...] = ()
     fields: tuple[FormField, ...] = ()
+    permission: str = ""
 
     @property
     def is_budget(self) -> bool:
         return self.kind is thread_states.Request.BUDGET
 
-    def choose(self, number: int) -> Answer | None:
+    def choose(self, number: int) -> Answer | Decision | None:
         """Return the answer with an option, None if there is no such option."""
         if not 0 < number <= len(self.options):
             return None
         option = self.options[number - 1]
+        if self.permission:
+            return Decision(self.thread, self.permission, *_DECISIONS[option])
         if not self.fields:
             return self._answer(text=option)
         needed = next(field for field in self.fields if field.required)
         return self._answer({needed.name: [option]})
 
-    def say(self, text: str) -> Answer:
+    def say(self, text: str) -> Answer | Decision:
         """Return the answer with a text, or with the option of that number."""
         if text.strip().isdecimal() and (chosen := self.choose(int(text))) is not None:
             return chosen
@@ -104,6 +135,8 @@ def texts_of(field: FormField, typed: str) -> list[str]:
 
 def question_at(instance: Instance, head: Head, state: ThreadState) -> Question | None:
     """Return what a thread asks, None if nothing. Raises what reading it raises."""
+    if state is ThreadState.RUNNING:
+        return _permission(instance, head)
     waits = waits_in(instance, head, state)
     if waits is None:
         return None
@@ -123,3 +156,21 @@ def question_at(instance: Instance, head: Head, state: ThreadState) -> Question 
         waits.options,
         waits.fields,
     )
+
+
+def _permission(instance: Instance, head: Head) -> Question | None:
+    for request in permission_requests(instance, head.thread):
+        value = permission_value(request)
+        parts = [value["title"], value["command"], "\n".join(value["paths"]), value["input"]]
+        return Question(
+            head.thread,
+            head.node,
+            thread_states.Request.QUESTION,
+            value["role"],
+            "\n".join([f"{value['agent']} asks leave, {value['kind']}:", *filter(None, parts)]),
+            "",
+            value["commands"]["allow"],
+            options=tuple(value["commands"]),
+            permission=value["request"],
+        )
+    return None

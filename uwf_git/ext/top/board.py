@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.ext.top.filters import Filter
@@ -23,6 +23,7 @@ from uwf_git.plugin import (
     in_order,
     nest_threads,
     parent_threads,
+    permission_requests,
     thread_items,
     thread_states,
 )
@@ -68,8 +69,10 @@ class Row(NamedTuple):
         """A value that differs once the thread has moved on."""
         head = self.head
         at = (head.node, head.updated) if head is not None else None
-        reason = self.item["line"] if self.item is not None and self.group != RUNNING else None
-        return self.thread, self.state, at, reason
+        reason = (
+            self.item["line"] if self.item is not None and self.state is not ThreadState.RUNNING else None
+        )
+        return self.thread, self.state, self.group, at, reason
 
 
 class Board(NamedTuple):
@@ -101,11 +104,13 @@ class Watcher:
     def look(self, wanted: Filter, sight: range, again: bool = False) -> Board | None:
         """Return the board, with the items of the rows `sight`, if it differs from that of the last call, else None."""
         held, runs = self.instance.locks.held(), self.instance.locks.runs()
-        seen = self._refs.mark(), held, runs, wanted
+        requests = permission_requests(self.instance) if held else []
+        asking = frozenset(request.thread for request in requests)
+        seen = self._refs.mark(), held, runs, asking, wanted
         is_new = again or seen != self._seen
         if is_new:
             self._seen, self._heard = seen, {}
-            self._board = _read(self.instance, wanted)
+            self._board = _read(self.instance, wanted, asking)
         is_new = self._describe(sight) or is_new
         return self._board if self._hear(held) or is_new else None
 
@@ -154,12 +159,12 @@ class Watcher:
         self._board = self._board._replace(rows=tuple(rows))
 
 
-def _read(instance: Instance, wanted: Filter) -> Board:
+def _read(instance: Instance, wanted: Filter, asking: Container[ThreadId]) -> Board:
     try:
         threads, _ = board_threads(instance, wanted.filters)
         above = board_head(instance, threads)
         rows = [
-            Row(thread, _group(thread.state)) for thread in in_order(instance, threads, wanted.filters.sort)
+            Row(thread, _group(thread, asking)) for thread in in_order(instance, threads, wanted.filters.sort)
         ]
         parents = parent_threads(instance, [row.head for row in rows if row.head is not None])
     except (UwfError, OSError) as error:
@@ -175,9 +180,13 @@ def _read(instance: Instance, wanted: Filter) -> Board:
     )
 
 
-def _group(state: ThreadState) -> int:
+def _group(thread: ListedThread, asking: Container[ThreadId]) -> int:
+    """`asking` are threads whose agents ask leave for something."""
+    state = thread.state
     if state is ThreadState.PAUSED:
         return PAUSED
+    if thread.thread in asking:
+        return ASKS
     return IDLE if state.is_ready else _GROUPS[state.group]
 
 

@@ -33,7 +33,12 @@ KEYS = (
     Key(("shift+tab",), "last_tab", "", ""),
     Key(("d",), "diff", "d", "all changes of the thread"),
     Key((), "", "1 … 9", "answer with this option; in an opened thread, this step's changes and cost"),
-    Key(("a",), "answer", "a", "answer with words, fill in a form, raise a budget"),
+    Key(
+        ("a",),
+        "answer",
+        "a",
+        "answer with words, fill in a form, raise a budget; a remark to a running agent",
+    ),
     Key(("r",), "retry", "r", "run; of a failed thread, try again"),
     Key(("s",), "stop", "s", "stop: end the step in progress, and pause"),
     Key(("p",), "pause", "p", "pause after the step in progress; resume"),

@@ -65,6 +65,12 @@ def patch(text: str) -> Iterator[Line]:
         yield Line(f"[… {len(every) - MOST:,} more lines …]", "dim")
 
 
+def code_line(before: str, text: str, kind: str) -> Line:
+    """Return a line of code under review, of its `kind` in a patch, with all invisible characters written out."""
+    shown = terminal.escape_code(text[:LONGEST]).expandtabs(4)
+    return Line(_cut(before + shown, len(text)), _PATCH.get(kind, ""))
+
+
 def flat(text: str, at_most: int = LONGEST) -> str:
     """Return any text on one line, escaped and cut to a number of characters."""
     start = text[: at_most + 1] if text.isprintable() else " ".join(text[: 2 * at_most].split())

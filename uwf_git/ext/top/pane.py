@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from uwf_git.ext.top.asked import Question, question_at
-from uwf_git.ext.top.lines import Line, fit, flat, line, lines, patch
+from uwf_git.ext.top.lines import Line, code_line, fit, flat, line, lines, patch
 from uwf_git.plugin import (
     Head,
     Instance,
@@ -16,21 +17,19 @@ from uwf_git.plugin import (
     ThreadId,
     ThreadState,
     UwfError,
+    WantedParts,
     as_yaml,
     changed_files,
     duration_text,
     in_dollars,
     next_prompt,
     numbered_lines,
-    past_prompt,
+    patch_files,
     presented_at,
     presented_code,
     role_name,
     run_view,
-    spending_runs,
-    spent_together,
-    step_code,
-    steps_of,
+    step_view,
     thread_items,
     thread_state,
     thread_states,
@@ -72,12 +71,13 @@ def content(instance: Instance, thread: ThreadId, tab: str, number: int | None) 
 def _now(instance: Instance, head: Head) -> Content:
     state = thread_state(instance, head)
     question = question_at(instance, head, state)
-    if question is not None:
-        shown = _last if question.is_budget else _shown
-        return Content((*_question(question), *shown(instance, head)), question)
-    if state is ThreadState.CALL_ASKS:
-        return Content(tuple(_shown(instance, head)))
-    return Content((*_rest(instance, head, state), *_last(instance, head)))
+    if question is None:
+        shown = _shown if state is ThreadState.CALL_ASKS else partial(_rest, state=state)
+        return Content(tuple(shown(instance, head)))
+    if question.permission:
+        return Content(tuple(_question(question)), question)
+    shown = _last if question.is_budget else _shown
+    return Content((*_question(question), *shown(instance, head)), question)
 
 
 def _question(question: Question) -> Iterator[Line]:
@@ -140,6 +140,7 @@ def _rest(instance: Instance, head: Head, state: ThreadState) -> Iterator[Line]:
                 yield line(name, "dim")
                 yield from lines(text[-_TAIL:], indent="  ")
     yield Line("")
+    yield from _last(instance, head)
 
 
 def _last(instance: Instance, head: Head) -> Iterator[Line]:
@@ -197,15 +198,6 @@ _VERDICT = 300  # characters
 _TAIL = 4_000  # characters of what an attempt printed
 
 
-def _amounts(instance: Instance, head: Head, number: int) -> list[str]:
-    """Return what a step took and cost, its failed attempts included."""
-    spent = spent_together([run.spent for run in spending_runs(instance, head) if run.number == number])
-    paid = spent.money(instance.config.prices)
-    amounts = [duration_text(spent.seconds)] if spent.seconds else []
-    amounts += [f"{spent.tokens.total:,} tokens"] if spent.tokens else []
-    return amounts + ([in_dollars(paid.cost, paid.unpriced)] if paid.cost is not None else [])
-
-
 # Changes
 
 
@@ -217,41 +209,62 @@ def _changes(instance: Instance, head: Head, number: int | None) -> Iterator[Lin
         else:
             yield from _code(code)
         return
-    step = _step(instance, head, number)
-    amounts = _amounts(instance, head, number)
-    who = " ".join(filter(None, [role_name(step["role"]), step.get("agent") and f"by {step['agent']}"]))
-    yield line(" · ".join(filter(None, [f"step {number}", who, *amounts, step["summary"]])), "bold")
-    revision = step_code(instance, step["detail"])
-    if revision is None:
+    view = step_view(instance, head, number, WantedParts(("result", "changes")))
+    took = view["took"]
+    amounts = [
+        duration_text(took["seconds"]) if took["seconds"] else "",
+        f"{took['tokens']:,} tokens" if took["tokens"] else "",
+        in_dollars(took["cost"], took["unpriced"]) if took["cost"] is not None else "",
+    ]
+    who = f"{role_name(view['role'])} by {view['by']}"
+    yield line(" · ".join(filter(None, [f"step {number}", who, *amounts, view["verdict"]])), "bold")
+    if (changes := view.get("changes")) is None:
         yield line("no files changed", "dim")
+    elif changes["absence"]:
+        yield line(changes["absence"], "warn")
     else:
-        yield from _code(JudgedCode(instance, head.thread, revision))
+        yield from _files(changes["files"])
     yield Line("")
     yield line("output", "bold")
-    yield from lines(as_yaml(step["output"]), indent="  ")
+    yield from _part(view["result"]["output"])
+    if (answer := view["result"]["answer"]) is not None:
+        yield line("beside it", "bold")
+        yield from _part(answer)
+
+
+def _part(part: dict[str, Any]) -> Iterator[Line]:
+    """Yield the lines of a part of a step's view."""
+    value = part.get("text", part.get("value"))
+    yield from lines(value if isinstance(value, str) else as_yaml(value), indent="  ")
+    if part["left"]:
+        yield line(f"  [{part['left']}]", "dim")
 
 
 def _code(code: JudgedCode) -> Iterator[Line]:
     changes = code.changes
     if changes.absence:
         yield line(changes.absence, "warn")
-        return
-    files = [file.as_json() for file in changes.files]
+    else:
+        yield from _files(patch_files(changes.patch, changes.files))
+
+
+def _files(files: Sequence[dict[str, Any]]) -> Iterator[Line]:
     yield line(changed_files.summary(files), "bold")
     for file in files[:_FILES]:
         many = "binary" if file["binary"] else f"+{file['added']} -{file['deleted']}"
         yield line(f"  {file['status']} {many:<12} {file['path']}")
-    yield from patch(changes.patch)
+    for file in files[:_FILES]:
+        if file["lines"]:
+            yield line(file["path"], "bold")
+        for item in file["lines"]:
+            number = item["new"] or item["old"] or ""
+            kind = "" if item["kind"] == "@" else item["kind"]
+            yield code_line(f"{number:>6} {kind}", item["text"], item["kind"])
+        if file["left"]:
+            yield line(f"       [… {file['left']:,} more lines of {file['path']}]", "dim")
 
 
 _FILES = 200
-
-
-def _step(instance: Instance, head: Head, number: int) -> dict[str, Any]:
-    steps = steps_of(instance, head)
-    if not 0 < number <= len(steps):
-        raise UwfError(f"thread {head.thread} has no step {number}", f"it has {len(steps)}")
-    return steps[number - 1]
 
 
 # Prompt
@@ -259,12 +272,16 @@ def _step(instance: Instance, head: Head, number: int) -> dict[str, Any]:
 
 def _prompt(instance: Instance, head: Head, number: int | None) -> Iterator[Line]:
     if number is not None:
-        value = past_prompt(instance, head.thread, number)
-        yield line(f"the prompt of step {number}, {role_name(value['role'])}", "bold")
+        view = step_view(instance, head, number, WantedParts(("prompt",)))
+        if "prompt" not in view:
+            yield line(f"step {number}, {role_name(view['role'])}, had no prompt", "dim")
+            return
+        yield line(f"the prompt of step {number}, {role_name(view['role'])}", "bold")
+        yield from _part(view["prompt"]["text"])
     elif head.archive is None:
         value = next_prompt(instance, head.thread, None, False)
         yield line(f"the prompt of the next step, {role_name(value['role'])}", "bold")
+        yield from lines(value["prompt"])
     else:
-        value = {"prompt": instance.threads.history(head).start.prompt}
         yield line("the task", "bold")
-    yield from lines(value["prompt"])
+        yield from lines(instance.threads.history(head).start.prompt)
