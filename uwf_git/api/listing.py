@@ -267,8 +267,8 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
     from uwf_git.format.ids import time_of
     from uwf_git.store.history import Head
 
-    lines = Lines(instance)
     heads = [item.head for item in threads if isinstance(item.head, Head)]
+    lines = Lines(instance, heads)
     above, origins = parents(instance, heads), origins_of(instance)
     runs = instance.locks.runs()
     spent = _spent(instance, heads)
@@ -322,6 +322,7 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
                 **(line.waits.standing.as_json() if line.waits and line.waits.standing else {}),
             }
         )
+    lines.remember()
     return items
 
 

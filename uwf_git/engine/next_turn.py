@@ -4,6 +4,7 @@ history and no JSONata evaluator."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
@@ -30,6 +31,13 @@ def outlook(instance: Instance, head: Head, history: History | None = None) -> O
     return outlook
 
 
+def known_outlooks(instance: Instance, nodes: Sequence[Hash]) -> dict[Hash, Outlook]:
+    """Return the cached outlooks at many heads, with one query."""
+    known = instance.store.index.decisions_at(nodes)
+    stuck = instance.judging.stuck
+    return {node: _parsed(text) for node, text in known.items() if node not in stuck}
+
+
 def outlook_of(instance: Instance, history: History) -> Outlook:
     return _remembered(instance, history.head) or _decide(instance, history)
 
@@ -40,7 +48,11 @@ def _remembered(instance: Instance, node: Hash) -> Outlook | None:
     known = instance.store.index.decision(node)
     if known is None:
         return None
-    value = json.loads(known)
+    return _parsed(known)
+
+
+def _parsed(text: str) -> Outlook:
+    value = json.loads(text)
     return Outlook(**{**value, "options": tuple(value["options"])})
 
 

@@ -527,6 +527,9 @@ class Index(SqliteCache):
         row = self._one("SELECT decision FROM decisions WHERE hash = ?", (head,))
         return row[0] if row else None
 
+    def decisions_at(self, heads: Sequence[Hash]) -> dict[Hash, str]:
+        return self._by_hash("SELECT hash, decision FROM decisions", heads)
+
     def set_decision(self, head: Hash, decision: str) -> None:
         if len(self._decisions) >= _REMEMBERED:
             self._decisions.clear()

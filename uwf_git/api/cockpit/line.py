@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.next_turn import outlook
+from uwf_git.engine.next_turn import known_outlooks, outlook
 from uwf_git.engine.outcome import summary
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Progress, Watch
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 LONGEST = 200  # characters
+_OUTPUT_OF = "~"
+"""Before a StepNode in the index's table of sums: what its output comes to, which never changes either."""
 OUTPUT, QUESTION, REASON, VERDICT = "output", "question", "reason", "verdict"
 
 
@@ -47,10 +50,23 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """The lines of many threads. Use one per look: what they share is read once."""
+    """The lines of many threads. Use one per look: what they share is read once, and what follows and what the last
+    outputs come to is known in the index."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, heads: Sequence[Head]) -> None:
         self._instance, self._people, self._watch = instance, HumanRoles(instance), Watch(instance)
+        self._outlooks = known_outlooks(instance, [head.node for head in heads if head.archive is None])
+        places = [_OUTPUT_OF + head.node for head in heads if head.row.kind == "step"]
+        self._verdicts = instance.store.index.spent_at(places)
+        self._fresh: dict[str, str] = {}
+
+    def remember(self) -> None:
+        """Keep what outputs come to for the next look."""
+        index = self._instance.store.index
+        if self._fresh:
+            with index.transaction():
+                for place, text in self._fresh.items():
+                    index.set_spent(place, text)
 
     def of(self, head: Head, state: ThreadState) -> Line:
         """Return a thread's line. Of a node that is damaged or missing there is none."""
@@ -72,7 +88,7 @@ class Lines:
             is_budget = waits.kind is Request.BUDGET
             text, kind = (waits.reason, REASON) if is_budget else (waits.question, QUESTION)
             return Line(waits.role or None, text, kind, waits=waits)
-        following = outlook(instance, head)
+        following = self._outlooks.get(head.node) or outlook(instance, head)
         line = Line(following.next, following.problem or "", REASON)
         if state is ThreadState.PAUSED and (pause := pause_of(instance, head.thread)) is not None:
             by = f"paused by {pause.who}"
@@ -88,9 +104,13 @@ class Lines:
         """Return what the last output comes to, "" before the first step."""
         if head.row.kind != "step":
             return ""
-        store = self._instance.store
-        output = store.get(store.step(head.node).output)
-        return summary(self._instance, output.type, output.payload).text
+        place = _OUTPUT_OF + head.node
+        verdict = self._verdicts.get(place)
+        if verdict is None:
+            store = self._instance.store
+            output = store.get(store.step(head.node).output)
+            verdict = self._fresh[place] = summary(self._instance, output.type, output.payload).text
+        return verdict
 
 
 def _running(step: Progress) -> Line:
