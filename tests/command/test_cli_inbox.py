@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from cli_samples import on_terminal, scripted
+from cli_samples import WRITES, on_terminal, scripted
 from conftest import Uwf
 
 QUESTION = (
@@ -184,3 +185,30 @@ def test_the_question_of_a_sub_workflow_stands_once_and_its_answer_may_be_any(
     assert [each["thread"] for each in uwf("inbox").json] == [parent]
     uwf("thread", "answer", parent, "--other", "-m", "green")
     assert uwf("thread", "step", parent).json["status"] == "idle"
+
+
+def test_three_questions_are_answered_by_one_command_and_three_lines(uwf: Uwf, thread: str) -> None:
+    others = [uwf("thread", "start", "pair", "-p", f"Task {number}").json["thread"] for number in range(2)]
+    for asking in (thread, *others):
+        uwf("thread", "step", asking, "--agent", scripted(ASKS))
+    typed = [("> ", "1"), ("> ", ""), ("> ", "blue")]
+    status, shown = on_terminal("thread", "answer", typed=typed, env={"NO_COLOR": "1"})
+    assert status == 0, shown
+    assert "1 of 3  pair: Do it" in shown and "3 of 3  pair: Task 1" in shown
+    assert [item["thread"] for item in uwf("inbox").json] == [others[0]], "an empty line leaves one for later"
+    answers = {asked: uwf("thread", "steps", asked).json[-1]["output"] for asked in (thread, others[1])}
+    assert answers == {thread: {"answer": "red"}, others[1]: {"answer": "blue"}}
+    assert "give the ids" in uwf("thread", "answer", "-m", "red", check=2).error["hint"]
+    assert "-m TEXT" in uwf("thread", "answer", check=2).error["hint"]
+
+
+def test_the_same_answer_goes_to_each_thread_that_is_named_and_takes_it(uwf: Uwf, gated: str) -> None:
+    other = uwf("thread", "start", "gated", "-p", "Announce more").json["thread"]
+    uwf("thread", "step", other, "--agent", scripted(WRITES))
+    idle = uwf("thread", "start", "gated", "-p", "Later").json["thread"]
+    done = uwf("thread", "answer", gated, idle, other, "-f", "decision=send", check=None)
+    assert [json.loads(line)["status"] for line in done.out.splitlines()] == ["completed", "completed"]
+    assert done.code == 1 and f"thread {idle} is not waiting for an answer" in done.err
+    for option in ("--for", "--code"):
+        refused = uwf("thread", "answer", gated, other, option, "ABCD", "-m", "x", check=2).error
+        assert refused["message"] == "--for, --code and --revoke are for one thread"

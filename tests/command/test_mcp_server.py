@@ -151,6 +151,33 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
     drive(scenario)
 
 
+def test_a_client_sees_what_the_pages_show(configured: None, uwf: Uwf) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    uwf("config", "set", "agentOverrides.gated.writer", "uwf-rehearse")
+
+    async def scenario(client: Client) -> None:
+        thread = (await call(client, "start_thread", workflow="gated", prompt="Announce it"))["thread"]
+        await call(client, "step_thread", thread=thread)
+        shown = await call(client, "board", filter="--status waiting announce")
+        assert (shown["counts"]["waiting"], shown["total"]) == (1, 1)
+        (item,) = shown["items"]
+        assert (item["now"], item["lineKind"], item["steps"]) == ("gate", "question", 1)
+        assert (await call(client, "board", view="last-night", group="failed"))["items"] == []
+        wrong = await refused(client, "board", filter="--odd")
+        assert wrong["message"] == "no filter '--odd'"
+        assert (await refused(client, "board", view="odd"))["code"] == "not_found"
+        (waits,) = (await call(client, "inbox", group="asks"))["waiting"]
+        assert (waits["group"], waits["thread"]) == ("asks", thread)
+        assert (await call(client, "inbox", group="failed"))["waiting"] == []
+        bars = (await call(client, "thread_timeline", thread=thread[:20]))["bars"]
+        assert bars[0]["role"] == "writer"
+        step = await call(client, "show_step", thread=thread, number=1)
+        assert (step["role"], "result" in step, "prompt" in step) == ("writer", True, False)
+        assert (await refused(client, "show_step", thread=thread, number=7))["code"] == "not_found"
+
+    drive(scenario)
+
+
 def test_a_persons_role_is_played_with_its_fields(configured: None, uwf: Uwf) -> None:
     uwf("workflow", "put", write("gated.yaml", GATE))
     uwf("config", "set", "agentOverrides.gated.writer", "uwf-rehearse")

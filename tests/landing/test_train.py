@@ -64,6 +64,16 @@ def test_a_second_train_takes_only_what_is_new(uwf: Uwf, shop: Shop) -> None:
     assert uwf("land", "--train").json == []
 
 
+def test_work_that_is_ready_to_land_is_in_the_inbox_until_it_has_landed(uwf: Uwf, shop: Shop) -> None:
+    first, second = writes(shop, "one"), writes(shop, "two")
+    ready = uwf("inbox", "--group", "land").json
+    assert [item["thread"] for item in ready] == [second, first]
+    assert ready[0]["command"] == f"uwf land {second}" and ready[0]["kind"] == "land"
+    assert "ready to land: " in uwf("inbox", "--format", "text").out
+    uwf("land", first)
+    assert [item["thread"] for item in uwf("inbox", "--group", "land").json] == [second]
+
+
 def test_a_train_says_which_work_is_in_the_branch_already(uwf: Uwf, shop: Shop) -> None:
     there, other = writes(shop, "one"), writes(shop, "two")
     shop.moves("one", "x\n")

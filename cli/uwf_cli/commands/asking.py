@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_step
-from uwf_cli.invocation import Invocation, find_thread
+from uwf_cli.completers import complete_step, complete_thread
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation, adopt_news, find_thread
 from uwf_cli.options import THREAD
 from uwf_cli.output import approvals_line
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_cli.stepping import emit_outcome
 from uwf_git.api.listing import ACTIVE, Filters
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import numbered, one_line
 from uwf_git.base.thread_states import ThreadState
 
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
 
 @command(
     'uwf thread answer 01JK7M -m "Use PostgreSQL"',
-    "uwf thread answer 01JK7M                          asks on a terminal",
+    "uwf thread answer                                 goes through what asks",
+    "uwf thread answer 01JK7M 01JK9Q -m yes            the same answer to both",
     "uwf thread answer 01JK7M -m 2                     the second of its options",
     'uwf thread answer 01JK7M -f decision=merge -f reason="Reads well"',
     'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
 )
-@THREAD
+@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
 @click.option("-m", "--message", metavar="TEXT", help="The answer. - reads standard input.")
 @click.option(
     "-f",
     "--field",
-    "given",
     metavar="NAME=TEXT",
     multiple=True,
     help="A field of a person's role. Repeat it for more, and for each item of a list.",
@@ -61,16 +62,16 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Take your approval back; -m gives the reason.")
 def answer(
     invocation: Invocation,
-    thread: str,
+    threads: tuple[str, ...],
     message: str | None,
-    given: tuple[str, ...],
+    field: tuple[str, ...],
     asked_by: str | None,
     other: bool,
     unseen: bool,
     code: str | None,
     revoke: bool,
 ) -> None:
-    """Answer a waiting thread: a role's question, or as the person who plays the next role.
+    """Answer waiting threads: a role's question, or as the person who plays the next role.
 
     If a question has options, answer with the text or the number of one; the role that asked runs next. For a
     person's role, -f fills in the fields of its output, and -m the only one that is left. Without either, a
@@ -78,7 +79,72 @@ def answer(
 
     If the role has approvers, the answer is an approval: the step is made once enough of them agree. Until then
     --revoke takes yours back.
+
+    Without an ID, a terminal asks for all that waits for an answer, one after another; an empty line leaves one
+    for later.
     """
+    fields = _fields(field)
+    if len(threads) == 1:
+        if revoke:
+            thread_id = find_thread(invocation, threads[0])
+            _revoke(invocation, thread_id, message, bool(fields or asked_by or other or unseen or code))
+            return
+        is_typed = message is None or message == resolve.STDIN  # else the shell has the command
+        given = _Given(message, fields, asked_by, other, unseen, code or "", is_typed)
+        _answer(invocation, threads[0], given)
+        return
+    if asked_by or code or revoke:
+        raise Usage("--for, --code and --revoke are for one thread", "name it")
+    _answer_all(invocation, threads, _Given(message, fields, None, other, unseen, "", False))
+
+
+class _Given(NamedTuple):
+    """What was given for an answer. `message` is None if there was none; `is_typed`: only this process has it."""
+
+    message: str | None
+    fields: Mapping[str, Sequence[str]]
+    asked_by: str | None
+    other: bool
+    unseen: bool
+    code: str
+    is_typed: bool
+
+
+def _answer_all(invocation: Invocation, threads: Sequence[str], given: _Given) -> None:
+    """Answer several threads, with the same or on a terminal as typed; without names all that ask."""
+    from uwf_git.api.cockpit.inbox import ASKS
+    from uwf_git.api.cockpit.inbox import inbox as items
+
+    has_answer = given.message is not None or bool(given.fields)
+    if not threads and has_answer:
+        raise Usage("no thread was named", "give the ids: uwf inbox --group asks has them")
+    if not has_answer and not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        raise Usage("no answer is given", "give one with -m TEXT for threads that are named")
+    if given.message == resolve.STDIN:
+        given = given._replace(message=resolve.read_stdin("answer"))
+    failures = Failures(invocation)
+    adopt_news(invocation)
+    names = threads or [item["thread"] for item in items(invocation.instance, only=[ASKS])]
+    for number, name in enumerate(names, 1):
+        try:
+            if not has_answer:
+                _introduce(invocation, name, f"{number} of {len(names)}")
+            _answer(invocation, name, given, several=True)
+        except UwfError as error:
+            failures.add(error)
+    if not names:
+        invocation.note("nothing waits for a person here")
+    failures.end()
+
+
+def _introduce(invocation: Invocation, name: str, which: str) -> None:
+    row = invocation.instance.threads.head(find_thread(invocation, name)).row
+    line = terminal.escape(f"{row.name}: {row.title}")
+    sys.stderr.write(f"{terminal.style(which, 'dim')}  {terminal.style(line, 'bold')}\n")
+    sys.stderr.flush()
+
+
+def _answer(invocation: Invocation, name: str, given: _Given, several: bool = False) -> None:
     from uwf_git.api.control import answer as give
     from uwf_git.api.find import find_step
     from uwf_git.api.outcome import raise_as_ended
@@ -86,17 +152,16 @@ def answer(
     from uwf_git.engine.persons_answer import keeping
 
     instance = invocation.instance
-    thread_id = find_thread(invocation, thread)
-    if revoke:
-        _revoke(invocation, thread_id, message, bool(given or asked_by or other or unseen or code))
-        return
+    thread_id = find_thread(invocation, name)
+    message, fields, asked_by, other, unseen, code, is_typed = given
     head = instance.threads.active_head(thread_id)
     step_asking = None
     if asked_by:
         is_newest = head.node == asked_by.upper()  # which may be a thread's start
         step_asking = head.node if is_newest else find_step(instance, asked_by)
-    fields = _fields(given)
-    turn, is_typed = human_turn(instance, head), True
+    turn = human_turn(instance, head)
+    if message == resolve.STDIN:
+        message = resolve.read_stdin("answer")
     if message is None and turn is not None and not fields:
         if terminal.is_terminal(sys.stdin):
             _play(invocation, head, turn, step_asking)
@@ -108,13 +173,11 @@ def answer(
         # The answer is for the question that was read, whatever happened during typing.
         message = _ask(instance, head, other) if head.row.asks else ""
         step_asking = step_asking or (head.node if head.row.asks else None)
-    elif message == resolve.STDIN:
-        message = resolve.read_stdin("answer")
-    else:
-        is_typed = False  # the shell has the command
+        if several and not message and head.row.asks:
+            return  # it is left for later
     with keeping(instance, thread_id, message, fields) if is_typed and message.strip() else nullcontext():
-        outcome = give(instance, thread_id, message, step_asking, other, fields, unseen, code or "")
-    emit_outcome(invocation, outcome)
+        outcome = give(instance, thread_id, message, step_asking, other, fields, unseen, code)
+    emit_outcome(invocation, outcome, compact=several)
     raise_as_ended(invocation.instance, outcome.position.head)
 
 

@@ -11,15 +11,18 @@ from typing import Any, NamedTuple
 
 from uwf_git.plugin import (
     ACTIVE_STATES,
+    STEP_TABS,
     SUFFIXES,
     Instance,
     ThreadState,
     Usage,
+    WantedParts,
     board,
     inbox,
     inbox_groups,
     nearest,
     parse_filters,
+    step_view,
     thread_states,
     view_words,
 )
@@ -178,6 +181,15 @@ def _board(arguments: Mapping[str, Any], _folder: Path) -> Call:
         wanted = parse_filters(f"{saved} {arguments.get('filter', '')}")
         group = thread_states.Group(arguments["group"]) if "group" in arguments else None
         return board(instance, wanted, group, first=arguments["offset"], most=arguments["limit"])
+
+    return Call(value=value)
+
+
+def _show_step(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    def value(instance: Instance) -> dict[str, Any]:
+        head = instance.threads.head(instance.threads.find(arguments["thread"]))
+        wanted = WantedParts(tabs=tuple(arguments["parts"]))
+        return step_view(instance, head, arguments["number"], wanted)
 
     return Call(value=value)
 
@@ -367,6 +379,33 @@ TOOLS = (
         {"thread": _THREAD},
         _thread("steps", wrap="steps"),
         ("thread",),
+    ),
+    ServedTool(
+        "thread_timeline",
+        "Show a thread as bars",
+        "A thread's newest steps as bars on one clock, with its failed attempts and branches: when each began, waited "
+        "and ended, what it cost and came to; and the graph with the ways that were taken.",
+        {"thread": _THREAD, "before": _number("Only the steps before this number.", 1)},
+        _thread("timeline", before="--before"),
+        ("thread",),
+    ),
+    ServedTool(
+        "show_step",
+        "Show a step in parts",
+        "A step with what it took and cost, each part of bounded size: its result, the files that it changed with the "
+        "lines of their patch, its turns, its prompt, its record.",
+        {
+            "thread": _THREAD,
+            "number": _number("The step's number.", 1),
+            "parts": {
+                "type": "array",
+                "items": {"enum": list(STEP_TABS)},
+                "default": ["result", "changes"],
+                "description": "Which parts.",
+            },
+        },
+        _show_step,
+        ("thread", "number"),
     ),
     ServedTool(
         "thread_attempts",
