@@ -15,6 +15,8 @@ from conftest import Uwf
 from full_screen import full_screen
 from landing_shop import Shop
 
+from uwf_git.base.extras import install_hint
+
 pytest.importorskip("textual", reason="pip install '.[top]'")
 
 SIZES = pytest.mark.parametrize(("columns", "rows"), [(80, 24), (160, 50)])
@@ -178,3 +180,10 @@ def test_keys_work_with_the_terminals_own_colours_and_with_none(uwf: Uwf, gated:
         assert screen.colours == {"default"}
         screen.press("1")
         wait_until(lambda: statuses(uwf) == ["completed"], "the first option was chosen")
+
+
+def test_without_the_package_one_line_says_what_to_install(uwf: Uwf, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("hidden/sitecustomize.py", "import sys\nsys.modules['textual'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(Path("hidden").absolute()))
+    result = uwf("top", check=1, env={"UWF_FORMAT": "text"})
+    assert result.err == f"uwf: uwf top needs the package textual — {install_hint('top')}\n"

@@ -144,7 +144,7 @@ def row_parts(row: Row, width: int, is_marked: bool, now: float) -> Parts:
     room = width - 3 - who - 5 - 9
     title = flat(f"{'  ' * min(row.depth, 4)}{_mark(item)}{title_of(row)}", _TITLE)
     line = flat(_about(item, now), _TITLE) if room >= 44 else ""
-    named = room if not line else max(20, min(room * 2 // 5, 48))
+    named = room if not line else max(20, min(room // 2, 56))
     parts = [*marks, (fit(title, named), "")]
     if room > named:
         parts.append((fit(f" {line}", room - named), style if row.group in (ASKS, FAILED) else "dim"))
