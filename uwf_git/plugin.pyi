@@ -19,8 +19,9 @@ from uwf_cli.command import Command as _CommandClass
 from uwf_cli.command import Number as Number
 from uwf_cli.command import command as command
 from uwf_cli.command import group as _command_group
-from uwf_cli.commands.spending import bars_of as _spending_bars
 from uwf_cli.commands.spending import labels as _bar_labels
+from uwf_cli.commands.spending import measure as _measure_spending
+from uwf_cli.commands.spending import unit_of as _spending_unit
 from uwf_cli.exchange import Meter as _ProgressMeter
 from uwf_cli.exchange import exchange_for as exchange_for
 from uwf_cli.exchange import git_for as git_for
@@ -84,6 +85,7 @@ from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
 from uwf_git.api.cockpit.inbox import groups as _inbox_groups
 from uwf_git.api.cockpit.inbox import inbox as inbox
 from uwf_git.api.cockpit.patch import patch_files as patch_files
+from uwf_git.api.cockpit.place import places as _node_places
 from uwf_git.api.cockpit.retry import plan_retry as plan_retry
 from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief
@@ -994,6 +996,7 @@ registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on
 author_name = _author_name
+node_places = _node_places
 node_weight = _node_weight
 node_of_end = _node_of_end
 run_view = _run_view
@@ -1020,7 +1023,8 @@ signals_deferred = _signals_deferred
 signing_style = _signing_style
 sound_turns = _sound_turns
 spending_account = _spending_account
-spending_bars = _spending_bars
+measure_spending = _measure_spending
+spending_unit = _spending_unit
 spending_runs = _spending_runs
 spending_sums = _spending_sums
 spent_in = _spent_in

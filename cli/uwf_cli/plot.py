@@ -1,8 +1,9 @@
-"""SVG charts: bars, and pairs on one scale. Deterministic; readable on light and dark backgrounds and without
-colours. Standalone, or part of a page with its own style."""
+"""SVG charts: bars, stacks over time, and pairs on one scale. Deterministic; readable on light and dark backgrounds
+and without colours. Standalone, or part of a page with its own style."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 from xml.sax.saxutils import escape
@@ -64,6 +65,14 @@ class Pair(NamedTuple):
     text: str
 
 
+class Stack(NamedTuple):
+    """A column of `parts`, in the order of the chart's names; the total is shown as `text` when it is pointed at."""
+
+    name: str
+    parts: Sequence[float]
+    text: str
+
+
 class _Drawn(NamedTuple):
     """The rows of a chart, below `top`."""
 
@@ -92,6 +101,58 @@ def pairs_drawing(title: str, pairs: Sequence[Pair]) -> str:
     return _elements(title, pairs, _pairs(pairs, _BARE), _pairs(pairs, _BARE, narrow=True))
 
 
+STACKED = 8
+"""Parts of a column that have a colour of their own, `part-0` to `part-7` in a style."""
+
+_STACKS, _STACKS_NARROW = (1000, 220), (_NARROW, 190)
+_GRID = 4  # lines above the axis
+_LABEL = 90  # pixels between two names below the axis
+_COLUMN = 44
+
+
+def stacks_drawing(title: str, stacks: Sequence[Stack], text: Callable[[float], str]) -> str:
+    """Return two elements, as `bars_drawing`, of columns on one axis, such as days; `text` formats a value."""
+    wide, narrow = (_stacks(stacks, size, text) for size in (_STACKS, _STACKS_NARROW))
+    return _elements(title, stacks, wide, narrow)
+
+
+def _stacks(stacks: Sequence[Stack], size: tuple[int, int], text: Callable[[float], str]) -> _Drawn:
+    width, height = size
+    step = _round((max((sum(stack.parts) for stack in stacks), default=0.0) or 1.0) / _GRID)
+    marks = [step * line for line in range(_GRID + 1)]
+    highest = marks[-1]
+    left = round(max(map(_wide, map(text, marks)))) + 8
+    bottom = height - _EDGE
+    room, rise = (width - left) / max(len(stacks), 1), bottom - _BARE
+    lines = []
+    for mark in marks:
+        y = round(bottom - rise * mark / highest, 1)
+        lines.append(f'  <line class="axis" x1="{left}" y1="{y:g}" x2="{width}" y2="{y:g}"/>')
+        lines.append(
+            f'  <text class="note" x="{left - 6}" y="{y + 4:g}" text-anchor="end">{_xml(text(mark))}</text>'
+        )
+    every = max(1, round(_LABEL / room))
+    for number, stack in enumerate(stacks):
+        x, y = left + number * room, float(bottom)
+        lines.append(f"  <g><title>{_xml(f'{stack.name}: {stack.text}')}</title>")
+        for place, part in enumerate(stack.parts):
+            tall = rise * part / highest
+            y -= tall
+            if tall > 0:
+                box = f'x="{x + room * 0.1:.1f}" y="{y:.1f}" width="{min(room * 0.8, _COLUMN):.1f}" height="{tall:.1f}"'
+                lines.append(f'    <rect class="part-{min(place, STACKED - 1)}" {box}/>')
+        lines.append("  </g>")
+        if number % every == 0 and x + _wide(stack.name) <= width:
+            lines.append(f'  <text class="note" x="{x:.0f}" y="{height - 6}">{_xml(stack.name)}</text>')
+    return _Drawn(width, height, lines)
+
+
+def _round(value: float) -> float:
+    """Return the next larger number that is 1, 2, 2.5 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if value <= power * factor * (1 + 1e-9))
+
+
 def _document(title: str, note: str, drawn: _Drawn) -> str:
     lines = [
         _opening(drawn, title, ""),
@@ -104,11 +165,11 @@ def _document(title: str, note: str, drawn: _Drawn) -> str:
     return "\n".join((*lines, *drawn.lines, "</svg>")) + "\n"
 
 
-def _elements(title: str, rows: Sequence[Bar | Pair], wide: _Drawn, narrow: _Drawn) -> str:
+def _elements(title: str, rows: Sequence[Bar | Pair | Stack], wide: _Drawn, narrow: _Drawn) -> str:
     return _element(title, rows, wide, "chart wide") + "\n" + _element(title, rows, narrow, "chart narrow")
 
 
-def _element(title: str, rows: Sequence[Bar | Pair], drawn: _Drawn, classes: str) -> str:
+def _element(title: str, rows: Sequence[Bar | Pair | Stack], drawn: _Drawn, classes: str) -> str:
     description = "; ".join(f"{row.name}: {row.text}" for row in rows)
     lines = [
         _opening(drawn, title, classes),

@@ -271,6 +271,20 @@ def test_stats_count_a_shared_step_once_and_ended_threads_too(uwf: Uwf, spending
     assert uwf("stats", "--since", "yesterday", check=2).error["hint"]
 
 
+def test_daily_stats_add_up_to_the_groups_and_the_total(uwf: Uwf, spending: dict[str, str]) -> None:
+    value = uwf("stats", "--by", "agent", "--daily").json
+    assert value["days"] and "days" not in uwf("stats", "--by", "agent").json
+    for day in value["days"]:
+        assert sum(part["steps"] for part in day["parts"]) == day["steps"]
+        assert sum(part["input"] or 0 for part in day["parts"]) == (day["input"] or 0)
+    assert sum(day["steps"] for day in value["days"]) == value["total"]["steps"]
+    names = {part["agent"] for day in value["days"] for part in day["parts"]}
+    assert names == {group["agent"] for group in value["groups"]}
+    shown = uwf("stats", "--by", "agent", "--daily", "--format", "text").out
+    head = next(line for line in shown.splitlines() if line.startswith("day"))
+    assert head.split()[-1] == "all" and value["days"][0]["day"] in shown
+
+
 def test_stats_are_a_table_for_people_and_a_chart_on_request(uwf: Uwf, spending: dict[str, str]) -> None:
     shown = uwf("stats", "--by", "model", "--plot", "cost.svg", "--format", "text").out
     assert re.search(r"^other +1 +100 +0 +10 +\$0\.1250 +0s$", shown, re.MULTILINE), shown

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import UnknownWord, UwfError
 from uwf_git.engine.spending import BY as BY
-from uwf_git.engine.spending import grouped, together
+from uwf_git.engine.spending import day_of, grouped, together
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
@@ -21,19 +21,42 @@ Span = tuple[float | None, float | None]
 """From when, and up to when, in Unix seconds; None is without a limit."""
 
 
-def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = ()) -> dict[str, Any]:
-    """Return the spending in a span by one of BY: the JSON of `uwf stats`. Unreadable threads are listed as
-    `damaged`, unless `threads` are named. Raises what reading those raises."""
+def sums(
+    instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = (), daily: bool = False
+) -> dict[str, Any]:
+    """Return the spending in a span by one of BY: the JSON of `uwf stats`. With `daily` also the sums of `days`, each
+    with its `parts` by the same. Unreadable threads are listed as `damaged`, unless `threads` are named. Raises what
+    reading those raises."""
     damaged: list[dict[str, Any]] = []
     heads = _heads(instance, threads, damaged)
     runs = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
     known = instance.config.prices
     parts = grouped(runs, by)
-    groups = [{**_named(part, by), **_sums(part.spent, known)} for part in parts]
+    total = _sums(together(part.spent for part in parts), known)
+    value = {"by": by, "groups": _groups(parts, by, known), "total": total, "damaged": damaged}
+    return {**value, "days": _days(runs, by, known)} if daily else value
+
+
+def _groups(parts: Sequence[Group], by: str, prices: Mapping[str, Price]) -> list[dict[str, Any]]:
+    """Return groups as JSON, the dearest first; steps and days in their order."""
+    groups = [{**_named(part, by), **_sums(part.spent, prices)} for part in parts]
     if by not in ("step", "day"):
         groups.sort(key=lambda item: (-(item["cost"] or 0), -(tokens(item) or 0), -item["seconds"]))
-    total = _sums(together(part.spent for part in parts), known)
-    return {"by": by, "groups": groups, "total": total, "damaged": damaged}
+    return groups
+
+
+def _days(runs: Iterable[Run], by: str, prices: Mapping[str, Price]) -> list[dict[str, Any]]:
+    by_day: dict[str, list[Run]] = {}
+    for run in runs:
+        by_day.setdefault(day_of(run), []).append(run)
+    return [
+        {
+            "day": day,
+            **_sums(together(run.spent for run in of_day), prices),
+            "parts": _groups(grouped(of_day, by), by, prices),
+        }
+        for day, of_day in sorted(by_day.items())
+    ]
 
 
 def spent_since(instance: Instance, heads: Iterable[Head], since: float) -> dict[str, Any]:

@@ -271,11 +271,16 @@ def grouped(runs: Iterable[Run], by: str) -> list[Group]:
     return [Group(key, together(totals)) for key, totals in sorted(parts.items())]
 
 
+def day_of(run: Run) -> str:
+    """Return the day of a run in UTC: 2026-01-31."""
+    import time
+
+    return time.strftime("%Y-%m-%d", time.gmtime(run.time))
+
+
 def _key(run: Run, by: str) -> tuple[str | int, ...]:
     if by == "day":
-        import time
-
-        return (time.strftime("%Y-%m-%d", time.gmtime(run.time)),)
+        return (day_of(run),)
     if by == "step":
         return (run.thread, run.number, run.role)
     return (getattr(run, by),)

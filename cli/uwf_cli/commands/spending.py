@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     "uwf stats                             all threads, by workflow",
     "uwf stats 01JK7M                      a thread, step by step",
     "uwf stats --by model --since 30d",
+    "uwf stats --by agent --since 7d --daily",
     "uwf stats 01JK7M --by role --plot cost.svg",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--since", metavar="WHEN", help="Include from this day (2026-01-31) or for this long (30d).")
 @click.option("--until", metavar="WHEN", help="Include up to and including this day.")
+@click.option("--daily", is_flag=True, help="Also show each day.")
 @click.option(
     "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also write a chart to this SVG file."
 )
@@ -45,6 +47,7 @@ def stats(
     by: str | None,
     since: str | None,
     until: str | None,
+    daily: bool,
     plot: Path | None,
 ) -> None:
     """Sum up tokens, cost and time. Includes failed attempts and finished threads.
@@ -58,7 +61,7 @@ def stats(
         adopt_news(invocation)
     thread_ids = [find_thread(invocation, thread) for thread in threads]
     by = by or ("step" if len(threads) == 1 else "thread" if threads else "workflow")
-    value = sums(instance, by, span, thread_ids)
+    value = sums(instance, by, span, thread_ids, daily)
     groups, total, damaged = value["groups"], value["total"], value["damaged"]
     if plot is not None:
         _write_plot(plot, groups, total, by)
@@ -95,8 +98,49 @@ def _stats_text(value: Any) -> str:
     if total["unpriced"]:
         notes.append(f"{total['unpriced']:,} tokens have no price: add models.<alias>.price to config.yaml")
     return (
-        terminal.table(body, header) + "".join(terminal.style(note, "dim") + "\n" for note in notes) + damaged
+        terminal.table(body, header)
+        + _days_text(value)
+        + "".join(terminal.style(note, "dim") + "\n" for note in notes)
+        + damaged
     )
+
+
+_COLUMNS = 5  # groups that a day's row has beside the total
+
+
+def _days_text(value: Any) -> str:
+    """Return a table of days and the dearest groups, with cost if known, else tokens, else time."""
+    if not value.get("days"):
+        return ""
+    by, total = value["by"], value["total"]
+    shown = [] if by in ("step", "day") else value["groups"][:_COLUMNS]
+    rows = [("day", *labels(shown, by), "all")]
+    for day in value["days"]:
+        parts = {part[by]: part for part in day["parts"]} if shown else {}
+        used = [measure(parts[group[by]], total)[1] if group[by] in parts else "" for group in shown]
+        rows.append((day["day"], *used, measure(day, total)[1]))
+    header, *body = terminal.numbers(rows)
+    return "\n" + terminal.table(body, header)
+
+
+def measure(sums: Any, total: Any) -> tuple[float | None, str]:
+    """Return a sum in the unit of a chart, None if it is unknown, and as text: US dollars if any cost is known, else
+    tokens, else seconds of agents' time."""
+    from uwf_git.base.text import duration
+
+    if total["cost"] is not None:
+        return sums["cost"], dollars(sums["cost"], sums["unpriced"])
+    if total["input"] is not None:
+        used = tokens(sums)
+        return used, "–" if used is None else f"{used:,}"
+    return sums["seconds"], duration(sums["seconds"])
+
+
+def unit_of(total: Any) -> str:
+    """Return the name of the unit of `measure`."""
+    if total["cost"] is not None:
+        return "US dollars"
+    return "Tokens" if total["input"] is not None else "Agents' time"
 
 
 def _cells(sums: Any, counts: Sequence[str]) -> tuple[str, ...]:
@@ -130,21 +174,12 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
 
 
 def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tuple[str, list[Bar]]:
-    """Return a chart's unit and bars: cost if known, else tokens, else time."""
+    """Return a chart's unit and bars, as `measure` has them."""
     from uwf_cli.plot import Bar
-    from uwf_git.base.text import duration
 
-    what, bars = "Agents' time", []
-    for name, group in zip(labels(groups, by), groups, strict=True):
-        used = tokens(group)
-        if total["cost"] is not None:
-            what, value, text = "US dollars", group["cost"], dollars(group["cost"], group["unpriced"])
-        elif total["input"] is not None:
-            what, value, text = "Tokens", used, "–" if used is None else f"{used:,}"
-        else:
-            value, text = group["seconds"], duration(group["seconds"])
-        bars.append(Bar(name, value, text))
-    return what, bars
+    named = zip(labels(groups, by), groups, strict=True)
+    bars = [Bar(name, *measure(group, total)) for name, group in named]
+    return unit_of(total) if bars else "Agents' time", bars
 
 
 @command(

@@ -41,7 +41,7 @@ _BEGINS = (
 )
 _LISTS = ("/", "/workflows", "/stats")
 _ABSENT = "absent.html"
-_LOADED = ("base.css", "web.css", "output.css", "workbench.css", "icon.svg")
+_LOADED = ("base.css", "web.css", "output.css", "workbench.css", "pages.css", "icon.svg")
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9-]{0,60}|[0-9A-Z]{13}|[0-9A-Z]{26}")
 _DOUBTFUL = re.compile(r"[0-9a-z]{13}|[0-9a-z]{26}|con|prn|aux|nul|com\d|lpt\d")
 _ROUTES = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ from uwf_git.plugin import (
     Page,
     PageRequest,
     ThreadId,
+    ThreadState,
     UwfError,
     call_in_process,
+    thread_state,
 )
 
 SECONDS = 5.0
+EXACT = "exact"
 HITS = 200
 AROUND = 160  # characters of a line, before and after the match
 _MAX_OUTPUT = 8 << 20  # bytes that a search may print
@@ -32,14 +36,21 @@ _FILTERS = ("role", "workflow", "author", "since")
 
 
 async def page(location: Location, asked: PageRequest, place: Path | None) -> Page:
-    """Show the results. Query: `q`; `kind` (`text`, `E` or `P`), `case`, `role`, `workflow`, `author`,
-    `since`. Errors and timeouts are shown with the form."""
+    """Show the results. Query: `q`; `kind` (`text`, `E` or `P`), `case` (`exact`: else it doesn't matter), `role`,
+    `workflow`, `author`, `since`. Errors and timeouts are shown with the form."""
     pattern = asked.one("q")
-    values: dict[str, Any] = {"asked": asked, "pattern": pattern, "shown": HITS, "wrong": None}
-    values |= {"threads": [], "lines": 0, "more": False, "unread": []}
+    values: dict[str, Any] = {
+        "asked": asked,
+        "pattern": pattern,
+        "shown": HITS,
+        "wrong": None,
+        "exact": EXACT,
+    }
+    values |= {"threads": [], "lines": 0, "more": False, "unread": [], "line": ""}
     if not pattern:
         return Page("search.html", "Search", values)
     words, title = [*_words(asked), *([] if place else ["--all-projects"])], f"Search: {pattern}"
+    values["line"] = shlex.join(["uwf", *words, "--", pattern])
     try:
         async with _AT_ONCE:
             hits_read, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
@@ -64,18 +75,25 @@ def _by_thread(location: Location, hits: list[dict[str, Any]]) -> list[dict[str,
         instance.store.index.close()
 
 
-def _named(instance: Instance, thread: str) -> dict[str, str]:
+def _named(instance: Instance, thread: str) -> dict[str, Any]:
     try:
-        row = instance.threads.head(ThreadId(thread)).row
+        head = instance.threads.head(ThreadId(thread))
+        state = thread_state(instance, head).word
     except UwfError:
-        return {"title": thread, "workflow": ""}
-    return {"title": row.title or thread, "workflow": row.name or ""}
+        return {"title": thread, "workflow": "", "status": ThreadState.CORRUPT.word, "updated": None}
+    row = head.row
+    return {
+        "title": row.title or thread,
+        "workflow": row.name or "",
+        "status": state,
+        "updated": head.updated,
+    }
 
 
 def _words(request: PageRequest) -> list[str]:
     kind = request.one("kind")
     words = ["grep", f"-{kind}" if kind in ("E", "P") else "-F"]
-    words += ["-i"] if request.one("case") else []
+    words += [] if request.one("case") == EXACT else ["-i"]
     return words + [f"--{name}={request.one(name)}" for name in _FILTERS if request.one(name)]
 
 
@@ -94,13 +112,22 @@ async def _found(location: Location, words: list[str]) -> CommandResult:
 
 def _hit(hit: dict[str, Any], pattern: str, request: PageRequest) -> dict[str, Any]:
     text, begin = hit["text"], hit["column"] - 1
-    word = re.match(r"\S+", text[begin:])
-    length = (word.end() if word else 1) if request.one("kind") in ("E", "P") else len(pattern)
-    end = begin + length
-    before, behind = text[:begin], text[end:]
+    if request.one("kind") in ("E", "P"):  # git doesn't say where it ends
+        word = re.match(r"\S+", text[begin:])
+        end = begin + (word.end() if word else 1)
+    else:
+        end = begin + len(pattern)
+    left, right = max(0, begin - AROUND), end + AROUND
+    behind = text[end:right]
+    if request.one("kind") not in ("E", "P"):
+        flags = re.NOFLAG if request.one("case") == EXACT else re.IGNORECASE
+        parts = re.split(f"({re.escape(pattern)})", behind, flags=flags)
+    else:
+        parts = [behind]
     return {
         **hit,
-        "before": ("…" if len(before) > AROUND else "") + before[-AROUND:],
+        "before": ("…" if left else "") + text[left:begin],
         "match": text[begin:end][: 2 * AROUND],
-        "behind": behind[:AROUND] + ("…" if len(behind) > AROUND else ""),
+        "parts": parts,
+        "cut": right < len(text),
     }

@@ -27,6 +27,7 @@ from uwf_git.ext.web import (
     events,
     inbox,
     output,
+    places,
     render,
     search,
     stats,
@@ -74,6 +75,8 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/workflows", workflow.index),
     ("/workflow/{name:path}", workflow.page),
     ("/stats", stats.spending),
+    ("/step/{hash}", places.page),
+    ("/node/{hash}", places.page),
     *((path, _loaded(where)) for pages in extensions.pages() for path, where in pages.makers.items()),
 )
 """The addresses that show something, and what makes their pages."""
@@ -193,6 +196,8 @@ def _shows(shell: Shell, maker: Maker, tags: events.Tags, doing: Actions | None)
             if maker is inbox.page and not _MOVED.isdisjoint(request.query_params):
                 return Response(status_code=303, headers={"location": f"/threads?{request.url.query}"})
             page = respond(shell.site, maker, asked)
+            if page.status == 303:
+                return Response(status_code=303, headers={"location": str(page.values["location"])})
         except Usage as error:
             page = failed(error, "It cannot be shown")
         if doing is not None:
