@@ -62,7 +62,8 @@ from pathlib import Path
 args = sys.argv[1:]
 if args == ["--version"]:
     print(f"mycli {VERSION} (stand-in)"); sys.exit()
-prompt = "" if "-q" in args else sys.stdin.read()
+def message(): return "".join(part["text"] for part in json.loads(sys.stdin.readline())["message"]["content"])
+prompt = "" if "-q" in args else message() if "--input-format" in args else sys.stdin.read()
 resumed = args[args.index("--resume") + 1] if "--resume" in args else None
 calls = Path(NOTES, "calls.jsonl")
 before = len(calls.read_text().splitlines()) if calls.exists() else 0

@@ -152,7 +152,11 @@ def main(name: str, args: list[str]) -> int:
     home, cwd = Path(os.environ["HOME"]), str(Path.cwd())
     if name == "opencode" and args[0] in ("export", "import"):
         return _export_or_import(args, home)
-    prompt = sys.stdin.read()
+    if "--input-format" in args:
+        message = json.loads(sys.stdin.readline())["message"]
+        prompt = "".join(part["text"] for part in message["content"])
+    else:
+        prompt = sys.stdin.read()
     session = _after(args, "--resume", "--session", "resume")
     new = not session
     if new:

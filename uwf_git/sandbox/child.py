@@ -37,6 +37,7 @@ GRACE = 2.0
 _PIECE = 1 << 16
 _POLL = 0.01
 _SLOW_POLL = 0.05
+_NEXT_INPUT = 0.2  # seconds between two looks for more input
 
 
 class Process(Protocol):
@@ -97,6 +98,7 @@ def run_command(
     quota: Quota | None = None,
     guarded: bool = False,
     on_exit: Callable[[CommandResult], object] | None = None,
+    feed: Callable[[], bytes | None] | None = None,
 ) -> CommandResult:
     """Run a command to its end, and end its descendants.
 
@@ -104,7 +106,8 @@ def run_command(
     later SIGKILL. `stderr_to` is a file, so that a command which outlives this process can still log.
     `on_stdout` and `on_stderr` get pieces of at most 64 KB; an exception ends the command. `quota` limits it
     with its descendants. `guarded`: they are killed with this process. `on_exit` gets its natural end before
-    descendants are ended. Raises AgentFailed if it cannot be started.
+    descendants are ended. `feed`, in place of `stdin`, is asked a few times a second for the next input, until it
+    returns None, which ends it. Raises AgentFailed if it cannot be started.
     """
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
@@ -121,12 +124,15 @@ def run_command(
                 child = start(
                     argv,
                     descendants,
-                    stdin=_source(stdin, stack),
+                    stdin=subprocess.PIPE if feed else _source(stdin, stack),
                     stderr=written.fileno() if written else subprocess.PIPE,
                     cwd=cwd,
                     pass_fds=pass_fds,
                 )
-            timed_out, exceeded = _watch(child, stdout, stderr, timeout, silence, written, descendants)
+            source = _Feed(child.stdin, feed) if child.stdin is not None and feed is not None else None
+            timed_out, exceeded = _watch(
+                child, stdout, stderr, timeout, silence, written, descendants, source
+            )
             ended = time.monotonic()
             if exceeded is not None:
                 descendants.kill(child)
@@ -135,8 +141,9 @@ def run_command(
         finally:
             if child is not None:
                 descendants.end(child, GRACE)
-                for stream in filter(None, (child.stdout, child.stderr)):
-                    stream.close()
+                for stream in filter(None, (child.stdin, child.stdout, child.stderr)):
+                    with contextlib.suppress(OSError):
+                        stream.close()
         if written:
             stderr.listener = None
             stderr.follow(written)  # output written while the command was being ended
@@ -423,6 +430,36 @@ def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]
     return source
 
 
+class _Feed:
+    """The input that a running command gets bit by bit."""
+
+    def __init__(self, pipe: IO[bytes], more: Callable[[], bytes | None]) -> None:
+        self._pipe = pipe
+        self._more = more
+        self._rest = b""
+        os.set_blocking(pipe.fileno(), False)
+
+    def push(self) -> float | None:
+        """Write what there is, and return the seconds until the next look, None once the input has ended."""
+        if self._pipe.closed:
+            return None
+        if not self._rest:
+            data = self._more()
+            if data is None:
+                self._pipe.close()
+                return None
+            self._rest = data
+        try:
+            while self._rest:
+                self._rest = self._rest[os.write(self._pipe.fileno(), self._rest[:_PIECE]) :]
+        except BlockingIOError:
+            return _POLL
+        except BrokenPipeError:
+            self._pipe.close()
+            return None
+        return _NEXT_INPUT
+
+
 def _watch(
     child: subprocess.Popen[bytes],
     stdout: Tail,
@@ -431,6 +468,7 @@ def _watch(
     silence: float | None,
     written: IO[bytes] | None,
     descendants: Descendants,
+    source: _Feed | None = None,
 ) -> tuple[bool, Exceeded | None]:
     """Read until the child exits; return whether time or silence ran out first, and the exceeded limit. A
     stderr `written` to a file is read from there."""
@@ -462,7 +500,11 @@ def _watch(
                 return True, None
             if (exceeded := descendants.exceeded(child)) is not None:
                 return False, exceeded
-            waits = (remaining if exits and not followed else _SLOW_POLL, descendants.pause)
+            waits = (
+                remaining if exits and not followed else _SLOW_POLL,
+                descendants.pause,
+                source.push() if source is not None else None,
+            )
             _read_ready(selector, min((wait for wait in waits if wait is not None), default=None))
             if followed:
                 stderr.follow(followed)

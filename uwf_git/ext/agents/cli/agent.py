@@ -8,6 +8,7 @@ policy as far as its flags allow. A role's next step resumes its session.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
+_HEED = "Heed this, go on with your task, and end with your deliverable."
 _INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's limit is 128 KiB
 
 
@@ -287,6 +289,15 @@ class _Conversation(Conversation):
         if chosen:
             ctx.in_session(new)
         finished = None
+        whole_prompt = [data] if row.prompt == "messages" else []
+
+        def feed() -> bytes | None:
+            if whole_prompt:
+                ctx.has_remarks()  # says that they are taken
+                return _message(whole_prompt.pop().decode("utf-8", "replace"))
+            if run.needs_no_input:
+                return None
+            return b"".join(_message(f"{remark.text}\n\n{_HEED}") for remark in ctx.take_remarks())
 
         def ended(finished: processes.CommandResult) -> None:
             run.end(finished, self._env)
@@ -306,6 +317,7 @@ class _Conversation(Conversation):
                 finished = processes.run_command(
                     argv,
                     stdin=data if row.prompt == "stdin" else None,
+                    feed=feed if row.prompt == "messages" else None,
                     cwd=ctx.cwd,
                     env=self._env,
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
@@ -339,6 +351,12 @@ class _Conversation(Conversation):
         argv = [self._row.program, *arguments(words, (), values)]
         done = processes.run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
         run.take_log(done.stdout_tail)
+
+
+def _message(text: str) -> bytes:
+    """Return a message of the user, as `claude --input-format stream-json` reads it."""
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    return json.dumps({"type": "user", "message": message}).encode() + b"\n"
 
 
 def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:

@@ -138,6 +138,8 @@ class Output:
         self._turns = _Turns(on_turn)
         self._known = 0
         self._ending = _Ending(row)
+        self.needs_no_input = False
+        """Whether it printed what its row's `inputEnd` describes."""
 
     @property
     def session(self) -> str | None:
@@ -233,6 +235,8 @@ class Output:
 
     def _value(self, value: Any, stream: str = "stdout") -> None:
         row, known = self._row, False
+        if row.input_end and stream == "stdout" and holds(value, row.input_end):
+            self.needs_no_input = True
         name_of_errors = "complaints" if stream == "stderr" or row.output == "text" else "errors"
         texts = [text for find in row.text if find.stream == stream for text in _texts(value, find)]
         if texts:

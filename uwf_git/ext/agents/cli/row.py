@@ -25,7 +25,9 @@ ANY_ROW = "uwf-cli"
 
 EVERY, KEYS = "[]", "[keys]"
 OUTPUTS = ("lines", "json", "text")
-PROMPTS = ("stdin", "argument")
+PROMPTS = ("stdin", "argument", "messages")
+"""With `messages` it is a line of JSON, as claude reads it, and further lines are remarks, until the program has
+printed a value that `inputEnd` describes."""
 SUMS = ("last", "sum", "session")
 CONDITIONS = (
     *("always", "write", "readonly", "run", "norun", "fetch", "nofetch", "network", "nomcp"),
@@ -135,6 +137,7 @@ class AgentRow(NamedTuple):
     first: tuple[str, ...]
     resume: tuple[str, ...] = ()
     prompt: str = "stdin"
+    input_end: Tests = ()
     output: str = "text"
     install: str = ""
     version: tuple[str, ...] = ("--version",)
@@ -232,6 +235,8 @@ class _Reader:
             self._refuse("resume needs {session}")
         if row.resume and not row.session and not any("{new}" in word for word in row.first):
             self._miss("resume needs session: where the id is printed")
+        if row.prompt == "messages" and not (row.input_end and row.output == "lines"):
+            self._miss("inputEnd and output: lines are needed, since prompt is messages")
         streams = {*(find.stream for find in row.model), *(place.stream for place in row.usage)}
         if not row.log and "log" in streams:
             self._miss("from: log needs log: the files that the program keeps of a session")
@@ -458,6 +463,7 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "first": ("first", _Reader._texts),
     "resume": ("resume", _Reader._texts),
     "prompt": ("prompt", _Reader._choice),
+    "inputEnd": ("input_end", _Reader._tests),
     "output": ("output", _Reader._choice),
     "env": ("env", _Reader._env),
     "unset": ("unset", _Reader._texts),

@@ -98,6 +98,11 @@ class Run:
         self._said = self._output.end(self._err.end())
 
     @property
+    def needs_no_input(self) -> bool:
+        """Whether the program has answered, so that it gets no more remarks."""
+        return self._output.needs_no_input
+
+    @property
     def ended(self) -> bool:
         return self._ended
 
