@@ -20,7 +20,7 @@ from rows import Row, Size, cost
 from stores import UWF, Lab
 
 _STEPS = 1000
-_PLENTY = 50_000  # bytes
+_PLENTY = 150_000  # bytes
 _LOOKS = (2.0, 2.5, 3.1, 3.9)  # seconds between the looks of a page that is only open, in its first ten
 
 AGENT = """
@@ -45,15 +45,15 @@ def first_page(folder: Path, size: Size) -> Iterator[Row]:
     lab = Lab(folder)
     lab.threads(size.many, 1)
     with _served(lab) as (client, pid):
-        (seconds,) = fastest(size.few_turns, timed(lambda: _get(client, "/")))
+        (seconds,) = fastest(size.few_turns, timed(lambda: _get(client, "/threads")))
         yield cost(f"the first page of {size.many:,} threads, by HTTP", seconds, 0.3)
-        yield _sent(client, "the same", "/")
-        tag = client.get("/").headers["etag"]
+        yield _sent(client, "the same", "/threads")
+        tag = client.get("/threads").headers["etag"]
         time.sleep(2.5)  # what has just changed is looked at more closely
         began, used = time.monotonic(), _used(pid)
         for pause in _LOOKS[: size.few_turns]:
             time.sleep(pause)
-            tag = client.get("/", headers={"If-None-Match": tag}).headers["etag"]
+            tag = client.get("/threads", headers={"If-None-Match": tag}).headers["etag"]
         share = 100 * (_used(pid) - used) / (time.monotonic() - began)
         yield Row("an open page's looks, of one CPU", share, "%", None, 1)
 
@@ -149,7 +149,13 @@ def _sent(client: httpx.Client, what: str, address: str) -> Row:
     page = client.get(address)
     page.raise_for_status()
     sent = page.num_bytes_downloaded
-    for part in ("/static/base.css", "/static/web.css", *_scripts(client, "/static/live.js", set())):
+    text = page.text
+    own = re.findall(r'<(?:link rel="stylesheet" href|script type="module" src)="(/static/[\w./-]+)"', text)
+    scripts: set[str] = set()
+    for name in own:
+        if name.endswith(".js"):
+            _scripts(client, name, scripts)
+    for part in {*own, *scripts}:
         sent += client.get(part).raise_for_status().num_bytes_downloaded
     return Row(f"{what}, sent with its style and scripts", sent / 1000, "KB", None, _PLENTY / 1000)
 

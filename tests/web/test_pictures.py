@@ -82,7 +82,8 @@ def test_every_page_has_its_picture(
     browser_page.goto(site.launch)
     known, done = at_home, at_home.completed
     pages = {
-        "threads": "/?tab=all",
+        "inbox": "/",
+        "threads": "/threads",
         "waiting": f"/thread/{known.waiting}",
         "thread": f"/thread/{done}",
         "running": f"/thread/{working}",

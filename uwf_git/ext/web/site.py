@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -137,25 +138,30 @@ class Shell:
 
     def __init__(self, site: Site, tags: events.Tags) -> None:
         self.site = site
+        self.waits = 0
+        """How many items the inbox had when it was counted last."""
         self._tags = tags
-        self._waits = "", 0
+        self._counted = ""
 
     def known(self, page: Page, tag: str) -> Mapping[str, Any]:
-        """Return the template variable `site` of a page with a tag."""
-        return {**self.site.known(), "tag": tag, "waits": self._number(page.values.get("waits"))}
+        """Return the template variable `site` of a page with a tag. A page may have counted the inbox."""
+        number = page.values.get("waits")
+        if isinstance(number, int):
+            self.waits, self._counted = number, self._tags.of("")
+        elif not self._counted:
+            self._count(self._tags.of(""))
+        return {**self.site.known(), "tag": tag, "waits": self.waits}
 
-    def _number(self, counted: object) -> int:
-        """Return how many items the inbox has, which a page may have counted; else counted anew after the store has
-        changed."""
-        tag = self._tags.of("")
-        if isinstance(counted, int):
-            self._waits = tag, counted
-        elif tag != self._waits[0]:
-            number = 0
-            with suppress(UwfError, OSError), self.site.opened() as instance:
-                number = len(inbox_items(instance))
-            self._waits = tag, number
-        return self._waits[1]
+    async def count(self) -> None:
+        """Count the inbox anew if the store has changed. That may take longer than a page, which is sent before; a
+        page's tag has the number, so it is sent again if that is another."""
+        if (tag := self._tags.of("")) != self._counted:
+            self._count(tag)
+
+    def _count(self, tag: str) -> None:
+        with suppress(UwfError, OSError), self.site.opened() as instance:
+            self.waits = len(inbox_items(instance))
+        self._counted = tag
 
 
 def application(site: Site) -> Starlette:
@@ -186,7 +192,7 @@ def _file(path: Path) -> Callable[[Request], Any]:
 def _shows(shell: Shell, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         position = doing.told if doing is not None else 0
-        tag = tags.of(f"{request.url.path}?{request.url.query} {position}")
+        tag = tags.of(f"{request.url.path}?{request.url.query} {position} {shell.waits}")
         # A reload should correct "5 minutes ago"; a script that polls counts by itself.
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
@@ -321,7 +327,8 @@ def _response(shell: Shell, page: Page, tag: str = "") -> Response:
     except Exception as error:
         page = failed(error, "It cannot be shown")
         document = render.html(page, str, known)
-    return HTMLResponse(document, page.status, headers={"etag": tag} if tag and page.status == 200 else None)
+    headers = {"etag": tag} if tag and page.status == 200 else None
+    return HTMLResponse(document, page.status, headers=headers, background=BackgroundTask(shell.count))
 
 
 def _missing(shell: Shell) -> Callable[[Request, Exception], Any]:

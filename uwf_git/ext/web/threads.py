@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,14 +13,15 @@ from uwf_git.ext.web.actions import bulk_actions, registered
 from uwf_git.plugin import (
     STATUS_FIELD,
     Instance,
+    ListedThread,
     NotFound,
     Page,
     PageRequest,
     ThreadFilters,
     Usage,
     UwfError,
-    board,
-    list_threads,
+    board_threads,
+    in_order,
     nest_threads,
     parse_filters,
     saved_views,
@@ -55,18 +57,19 @@ def page(instance: Instance, request: PageRequest) -> Page:
     if tab not in TABS:
         raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
     group = next((group for group in thread_states.Group if group.value == tab), None)
-    value: Mapping[str, Any] = {"counts": dict.fromkeys(TABS[:-1], 0), "total": 0, "items": []}
+    threads: list[ListedThread] = []
     wrong: Usage | NotFound | None = None
     filters = ThreadFilters()
     try:
         filters = parse_filters(line)._replace(ended=True)
-        if only := request.all("thread"):
-            value = _only(instance, filters, only, group)
-        else:
-            value = board(instance, filters, group, first, SHOWN)
+        threads, _ = board_threads(instance, filters)
     except (Usage, NotFound) as error:
         wrong = error
-    items = value["items"]
+    if only := request.all("thread"):
+        threads = [thread for thread in threads if thread.thread in only]
+    counts = Counter(thread.state.group.value for thread in threads)
+    chosen = [thread for thread in threads if group in (None, thread.state.group)]
+    items = thread_items(instance, in_order(instance, chosen, filters.sort)[first : first + SHOWN])
     return Page(
         "threads.html",
         "Threads" if tab == ALL else f"Threads: {tab}",
@@ -74,12 +77,11 @@ def page(instance: Instance, request: PageRequest) -> Page:
             "line": line,
             "unsorted": _SORT.sub("", line).strip(),
             "tab": tab,
-            "tabs": {**value["counts"], ALL: sum(value["counts"].values())},
-            "board": value,
+            "tabs": {name: len(threads) if name == ALL else counts[name] for name in TABS},
             "rows": _rows(instance, items, request.all("open")),
             "sort": filters.sort,
             "asked": request,
-            "more": max(0, value["total"] - first - SHOWN),
+            "more": max(0, len(chosen) - first - SHOWN),
             "next": first + SHOWN,
             "views": saved_views(instance),
             "several": len({item["projectId"] for item in items}) > 1,
@@ -97,17 +99,6 @@ def line_of(request: PageRequest) -> str:
     words = [word for name in _FIELDS for value in request.all(name) for word in (f"--{name}", value)]
     parts = request.one("q"), shlex.join(words), request.one("search")
     return " ".join(part.strip() for part in parts if part.strip())
-
-
-def _only(
-    instance: Instance, filters: ThreadFilters, only: Sequence[str], group: thread_states.Group | None
-) -> dict[str, Any]:
-    threads = [thread for thread in list_threads(instance, filters) if thread.thread in only]
-    counts = {
-        item.value: sum(thread.state.group is item for thread in threads) for item in thread_states.Group
-    }
-    chosen = [thread for thread in threads if group in (None, thread.state.group)]
-    return {"counts": counts, "total": len(chosen), "items": thread_items(instance, chosen)}
 
 
 def _rows(instance: Instance, items: Sequence[dict[str, Any]], opened: Sequence[str]) -> list[Row]:
