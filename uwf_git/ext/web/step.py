@@ -61,13 +61,12 @@ def part_of(view: Mapping[str, Any] | None, name: str = "") -> Part | None:
         html = markup.value(view["value"])
     elif not view["text"]:
         html = ""
-    else:
+    elif name:
         kind = "markdown" if view.get("prose") else ""
-        html = (
-            output.view(view["text"], kind=kind, prefix=f"{name}-").html
-            if name
-            else markup.lines(view["text"])
-        )
+        html = output.view(view["text"], kind=kind, prefix=f"{name}-").html
+    else:
+        show = markup.markdown if view.get("prose") else markup.lines
+        html = show(view["text"])
     is_long = bool(view["left"]) or len(view.get("text", "")) > _LONG
     return Part(Markup(html), view["left"], view["name"], view["short"], name if is_long else "")
 
