@@ -284,6 +284,7 @@ def test_what_a_command_prints_comes_into_an_open_page_with_its_verdict(
     now = lines.bounding_box()
     assert now and place and abs(now["y"] - place["y"]) < 1 and now["height"] == place["height"]
     expect(browser_page.locator("#step-1 .badge")).to_have_text("not approved")
+    expect(browser_page.get_by_role("region", name="Steps").get_by_role("listitem")).to_have_count(1)
     keep_picture(browser_page, "printed")
 
 

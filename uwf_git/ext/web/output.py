@@ -43,6 +43,7 @@ from uwf_git.plugin import (
 if TYPE_CHECKING:
     from uwf_git.plugin import Hash, Location
 
+_TITLES = {"raw": "the answer as it came", "error": "what went wrong"}
 LINES = 1000
 """Lines of a page, and at most of a range."""
 
@@ -121,7 +122,7 @@ def view(text: str, at: str = "", part: str = "", kind: str = "", prefix: str = 
     begin with the `prefix`."""
     address = f"{at}/{{}}/{quote(part, safe='')}" if at and part else ""
     where = [address.format(name) if address else "" for name in ("output", "raw", "lines")]
-    if kind == "markdown":
+    if kind == "markdown" and "\x1b[" not in text:  # a terminal's output is none
         return OutputView(Markup(markup.answer(text)), 0, 0, 0, *where)
     if kind != "text" and (folded := folded_json(text, kind == "json")):
         return OutputView(Markup(folded), 0, 0, 0, *where)
@@ -293,8 +294,8 @@ async def page(location: Location, request: PageRequest, _place: Path | None) ->
     where = [f"{at}/{name}/{quote(parts['part'], safe='')}" for name in ("output", "raw", "lines")]
     shown = _page_of(text, where, request.number("to"))
     of = f"Step {parts['number']}" if "number" in parts else "Failed attempt"
-    values = {"view": shown, "back": at, "of": of, "part": parts["part"], "size": LINES}
-    return Page("output_page.html", f"{of}, {parts['part']}", values)
+    title = f"{of}: {_TITLES.get(parts['part'], parts['part'])}"
+    return Page("output_page.html", title, {"view": shown, "back": at, "of": of})
 
 
 _TEXTS = _Texts()
