@@ -60,6 +60,8 @@ def addresses(known: LivedIn) -> Iterator[str]:
     if any(pattern.startswith("/thread/") for pattern, _ in PAGES):
         yield from (f"/thread/{each}" for each in known[1:-1])
     yield from (pattern for pattern, _ in FORMS)
+    yield f"/thread/{known.completed}/step/2/output/raw"
+    yield f"/thread/{known.failed}/attempt/{known.attempt}/output/error"
     yield from (f"/?at={each}" for each in (known.waiting, known.failed, known.over))
     yield from ("/threads?tab=waiting", "/threads?q=export", "/nothing/here")
 

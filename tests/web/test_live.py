@@ -60,7 +60,7 @@ def events(lines: Iterator[str]) -> Iterator[Event]:
 def test_a_page_is_not_made_again_until_something_has_changed(
     client: httpx.Client, uwf: Uwf, thread: str
 ) -> None:
-    for path in ("/", "/?tab=done", f"/thread/{thread}"):
+    for path in ("/", "/threads?tab=done", f"/thread/{thread}"):
         tag = ""
         # What changed a moment ago may do so again unseen, so the tag rests only then.
         while tag != (tag := client.get(path).headers["etag"]):
@@ -68,7 +68,7 @@ def test_a_page_is_not_made_again_until_something_has_changed(
         known = {"If-None-Match": tag}
         assert client.get(path, headers=known).status_code == 304
         assert client.get(path, headers={**known, "Sec-Fetch-Mode": "navigate"}).status_code == 200
-        assert client.get("/?tab=all", headers=known).status_code == 200
+        assert client.get("/threads?tab=all", headers=known).status_code == 200
         uwf("thread", "pause", thread)
         assert client.get(path, headers=known).status_code == 200
         uwf("thread", "resume", thread)
@@ -364,8 +364,8 @@ def test_a_hidden_page_asks_for_nothing_and_goes_on_once_it_is_seen(
 def test_new_threads_are_counted_and_what_was_opened_and_typed_stays(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
-    browser_page.goto(serve().launch.replace("/?", "/?tab=all&"))
-    browser_page.get_by_label("Task has").fill("something")
+    browser_page.goto(serve().launch.replace("/?", "/threads?tab=all&"))
+    browser_page.get_by_label("Filter").fill("something")
     first = browser_page.get_by_role("link", name="Do it")
     place = first.bounding_box()
     uwf("thread", "start", "pair", "-p", "Another")
@@ -376,7 +376,7 @@ def test_new_threads_are_counted_and_what_was_opened_and_typed_stays(
     expect(browser_page.get_by_role("link", name="Another")).to_have_count(0)
     news.click()
     expect(browser_page.get_by_role("link", name="Another")).to_be_visible()
-    expect(browser_page.get_by_label("Task has")).to_have_value("something")
+    expect(browser_page.get_by_label("Filter")).to_have_value("something")
 
 
 def test_the_graph_is_drawn_with_what_was_taken(
@@ -592,11 +592,11 @@ def test_a_thread_that_leaves_its_tab_says_where_it_is(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
     uwf("thread", "pause", thread)
-    browser_page.goto(serve().launch.replace("/?", "/?tab=waiting&"))
+    browser_page.goto(serve().launch.replace("/?", "/threads?tab=waiting&"))
     row = browser_page.locator(f"#t-{thread}")
-    expect(row.locator(".badge")).to_have_text("paused")
+    expect(row.locator(".state")).to_have_text("paused")
     uwf("thread", "kill", thread)
-    expect(row.locator(".badge")).to_have_text("killed")
+    expect(row.locator(".state")).to_have_text("killed")
     expect(browser_page.locator(".tabs a[aria-current] .count")).to_have_text("0")
 
 

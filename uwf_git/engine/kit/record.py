@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from uwf_git.store.mailbox import Remark
     from uwf_git.store.private import EngineOrder, LiveStream
 
-_INTERVAL = 0.08  # seconds
-_SOON = 0.01  # seconds for which a first line waits for others
+_INTERVAL = 0.2  # seconds
+_SOON, _SPACE = 0.01, 0.05  # seconds that a few lines wait for others, and between two passes
+_FEW = 4096  # bytes of them
 _LINE = 8000  # bytes of a stream that are searched for its last line
 _CUT = 20_000  # characters that are kept of a turn that no node takes
 _EDGE = (
@@ -39,8 +40,8 @@ _EDGE = (
 
 
 class _Lines:
-    """A command's lines, forwarded without their secrets at once, then some times a second, since redaction is slow. Of
-    more than OUTPUT_END bytes at once, only the end is forwarded."""
+    """A command's lines, forwarded without their secrets: a few at once, many a few times a second, since redaction is
+    slow. Of more than OUTPUT_END bytes at once, only the end is forwarded."""
 
     def __init__(self, redactor: Redactor, printing: LiveStream) -> None:
         self._redactor = redactor
@@ -58,10 +59,12 @@ class _Lines:
             if len(self._waiting) > OUTPUT_END:
                 self._waiting, self._is_cut = self._waiting[-OUTPUT_END:], True
             if self._timer is None and not self._is_closed:
-                rest = self._passed_on + _INTERVAL - time.monotonic()
-                self._timer = threading.Timer(max(_SOON, rest), self._pass_on)
-                self._timer.daemon = True
-                self._timer.start()
+                self._wait(max(_SOON, self._passed_on + _SPACE - time.monotonic()), _FEW)
+
+    def _wait(self, seconds: float, at_most: int) -> None:
+        self._timer = threading.Timer(seconds, self._pass_on, (at_most,))
+        self._timer.daemon = True
+        self._timer.start()
 
     def close(self) -> None:
         with self._lock:
@@ -69,11 +72,14 @@ class _Lines:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, at_most: int) -> None:
         from uwf_git.config.stream_redaction import ColouredText
 
         with self._lock:
             if self._is_closed:
+                return
+            if len(self._waiting) > at_most:
+                self._wait(_INTERVAL, 2 * OUTPUT_END)
                 return
             if self._clean is None or self._is_cut:
                 self._clean = ColouredText(self._redactor)

@@ -2,7 +2,7 @@
 // `data-rows` on a list whose rows j and k go through and x checks. None is taken while somebody types, and all can be
 // switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form.
 
-const ROWS = "[data-rows] > *, .threads > li, .timeline tbody > tr, .hits li, .compared > li";
+const ROWS = "[data-rows] > *, .threads > li, .hits li, .compared > li";
 const TYPING = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, dialog, [contenteditable]";
 const OFF = "uwf.keys"; // in the browser's own storage
 

@@ -16,7 +16,7 @@ const BLOCKS = "address, article, aside, blockquote, dd, details, div, dl, dt, f
   + " header, hr, li, main, nav, ol, p, pre, section, table, tbody, td, th, thead, tr, ul";
 const YIELDS = "#nothing, [data-live-yields]"; // says that there is nothing, until there is
 const ROW = "li[id], tr[id], [data-rows] > [id]";
-const LISTED = "ol.threads > li[id], [data-rows] > [id^='t-']";
+const LISTED = "[data-rows] > [id^='t-']";
 const SWAP = "page strip:false";
 
 let morph;
@@ -384,10 +384,10 @@ function scrollerOf(node) {
 async function follow(rows) {
   if (!rows.length) return;
   const query = rows.slice(0, 50).map((row) => `&thread=${encodeURIComponent(row.id.slice(2))}`).join("");
-  const { page } = await request(`${location.pathname}?tab=all${query}`);
+  const { page } = await request(`/threads?tab=all${query}`);
   for (const row of page ? rows : []) {
     const now = page.getElementById(row.id);
-    if (!now || !row.isConnected) continue;
+    if (now?.tagName !== row.tagName || !row.isConnected) continue;
     const fragment = document.createDocumentFragment();
     fragment.append(...now.childNodes);
     morph(row, fragment, true);
@@ -503,32 +503,26 @@ addEventListener("change", ({ target }) => {
   if (target.options) target.dataset.liveTyped = "1";
 });
 
-// Loads older rows on where they belong.
+// Loads more rows below the others.
 document.addEventListener("click", async (event) => {
-  const link = event.target.closest?.("a.more");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  const before = link.id === "older";
-  const list = document.querySelector(before ? ".timeline tbody" : "ol.threads, [data-rows]");
-  if (!list) return;
+  const link = event.target.closest?.("a.more"), list = document.querySelector("#content [data-rows]");
+  if (!link || !list || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
   event.stopPropagation();
   const { page } = await request(link.href);
-  const more = [...(page?.querySelectorAll(before ? ".timeline tbody > tr" : "ol.threads > li, [data-rows] > *") ?? [])]
-    .map((row) => document.importNode(row, true)).filter((row) => !row.id || !document.getElementById(row.id));
-  const next = page?.querySelector(before ? "#older" : "a.more:not(#older)");
-  if (!page || !more.length) {
+  const rows = [...(page?.querySelectorAll("#content [data-rows] > [id]") ?? [])]
+    .filter((row) => !document.getElementById(row.id)).map((row) => document.importNode(row, true));
+  if (!rows.length) {
     location.assign(link.href);
     return;
   }
-  for (const row of more) row.dataset.liveKept = "";
-  anchored(() => {
-    if (before) list.prepend(...more);
-    else list.append(...more);
-    if (next) link.replaceWith(document.importNode(next, true));
-    else link.parentNode.remove();
-  });
-  for (const row of more) htmx.process(row);
-  if (event.isTrusted) (before ? more.at(-1) : more[0]).querySelector("a")?.focus({ preventScroll: true });
+  for (const row of rows) row.dataset.liveKept = "";
+  list.append(...rows);
+  const next = page.querySelector("a.more");
+  if (next) link.replaceWith(document.importNode(next, true));
+  else link.parentNode.remove();
+  for (const row of rows) htmx.process(row);
+  if (event.isTrusted) rows[0].querySelector("a")?.focus({ preventScroll: true });
   settle();
 }, true);
 
