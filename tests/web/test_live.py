@@ -379,6 +379,26 @@ def test_new_threads_are_counted_and_what_was_opened_and_typed_stays(
     expect(browser_page.get_by_label("Filter")).to_have_value("something")
 
 
+def test_rows_that_were_loaded_on_stay_when_the_list_changes(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    write("tasks", "".join(f'"Task {number}"\n' for number in range(130)))
+    uwf("thread", "start", "pair", "--each", "tasks")
+    browser_page.goto(serve().launch.replace("/?", "/threads?tab=all&"))
+    rows = browser_page.locator("tbody[data-rows] > tr")
+    expect(rows).to_have_count(100)
+    browser_page.get_by_role("link", name="Older").scroll_into_view_if_needed()
+    expect(rows).to_have_count(131)
+    expect(browser_page.get_by_role("link", name="Older")).to_be_hidden()
+    last = rows.last.get_attribute("id")
+    uwf("thread", "start", "pair", "-p", "Another")
+    browser_page.evaluate("scrollTo(0, 0)")
+    browser_page.get_by_role("button", name="1 new thread — show").click()
+    expect(browser_page.get_by_role("link", name="Another")).to_be_visible()
+    expect(browser_page.locator(f"#{last}")).to_have_count(1)
+    expect(browser_page.get_by_role("link", name="Older")).to_be_hidden()
+
+
 def test_the_graph_is_drawn_with_what_was_taken(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:

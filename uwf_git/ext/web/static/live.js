@@ -165,6 +165,8 @@ async function show() {
 function grow(page) {
   const ids = () => [...content().querySelectorAll(ROW)];
   const known = new Set(ids().map((row) => row.id));
+  const rows = page.querySelector("#content [data-rows]");
+  for (const row of content().querySelectorAll("[data-rows] > [data-live-kept]")) if (!page.getElementById(row.id)) rows?.append(row.cloneNode(true));
   anchored(() => apply(page));
   const added = ids().filter((row) => !known.has(row.id));
   if (added.length) for (const row of document.querySelectorAll(".fresh")) row.classList.remove("fresh");
@@ -446,6 +448,7 @@ function visit(body, spec) {
   edge.hidden = true;
   if (same) {
     spec.show = "none";
+    for (const node of content().querySelectorAll("[data-live-kept]")) delete node.dataset.liveOwn;
     identify(document.body);
     identify(page.body);
     const top = source?.getBoundingClientRect().top;
@@ -518,9 +521,10 @@ document.addEventListener("click", async (event) => {
   }
   for (const row of rows) row.dataset.liveKept = "";
   list.append(...rows);
-  const next = page.querySelector("a.more");
+  const next = page.querySelector("a.more"), place = link.parentNode;
+  Object.assign(place.dataset, { liveOwn: "", liveKept: "" }); // what is asked for again begins with the first rows
   if (next) link.replaceWith(document.importNode(next, true));
-  else link.parentNode.remove();
+  else place.hidden = true;
   for (const row of rows) htmx.process(row);
   if (event.isTrusted) rows[0].querySelector("a")?.focus({ preventScroll: true });
   settle();
