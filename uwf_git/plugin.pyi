@@ -84,6 +84,7 @@ from uwf_git.api.cockpit.graph import node_label as node_label
 from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
 from uwf_git.api.cockpit.inbox import groups as _inbox_groups
 from uwf_git.api.cockpit.inbox import inbox as inbox
+from uwf_git.api.cockpit.matrix import matrix as _branch_matrix
 from uwf_git.api.cockpit.patch import patch_files as patch_files
 from uwf_git.api.cockpit.place import places as _node_places
 from uwf_git.api.cockpit.retry import plan_retry as plan_retry
@@ -918,6 +919,7 @@ avoid_programs = _avoid_programs
 bar_labels = _bar_labels
 begin_thread = _begin_thread
 begin_worktree = _begin_worktree
+branch_matrix = _branch_matrix
 brief_decision = _brief_decision
 budget_limits = _budget_limits
 call_arrivals = _call_arrivals

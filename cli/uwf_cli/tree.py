@@ -44,6 +44,7 @@ thread = group(
         "list": ("listing", "List threads, newest first."),
         "steps": ("reading", "List a thread's steps and outputs."),
         "timeline": ("timeline", "Show a thread's steps as bars on one clock."),
+        "branches": ("branches", "Show a fan-out by branches and roles."),
         "read": ("reading", "Print a thread as Markdown."),
         "step-details": ("reading", "Show a step or attempt with all turns."),
         "turns": ("conversation", "Show an agent's messages and tool calls."),

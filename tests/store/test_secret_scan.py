@@ -32,9 +32,9 @@ ENCODED = base64.encodebytes(KEY.encode()).decode().replace("\n", "\n      ")
 READS = """
 workflow show, workflow list, workflow history, workflow diff, workflow graph, workflow validate, workflow rehearse
 crew show, crew menu, crew route, crew list, crew history, crew export
-thread show, thread list, thread steps, thread timeline, thread read, thread step-details, thread turns, thread prompt
-thread attempts, thread diff, thread log, thread stop, ps, grep, inbox, cas get, cas has, cas refs, cas walk
-cas hash, cas schema list
+thread show, thread list, thread steps, thread timeline, thread branches, thread read, thread step-details, thread turns
+thread prompt, thread attempts, thread diff, thread log, thread stop, ps, grep, inbox, cas get, cas has, cas refs
+cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset
 config edit, setup, templates, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
 eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list

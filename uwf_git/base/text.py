@@ -150,8 +150,10 @@ def iso(seconds: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Format a count: `1 step`, `2 steps`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """Format a count: `1 step`, `2 steps`, `2 branches`."""
+    if number == 1:
+        return f"{number} {what}"
+    return f"{number} {what}{'es' if what.endswith(('ch', 'sh', 'x')) else 's'}"
 
 
 def listed(names: Sequence[str], at_most: int) -> str:

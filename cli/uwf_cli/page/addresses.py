@@ -60,6 +60,10 @@ def attempt(thread_: str, node: str) -> str:
     return f"{thread(thread_)}/attempt/{quote(node, safe='')}"
 
 
+def matrix(thread_: str) -> str:
+    return f"{thread(thread_)}/matrix"
+
+
 def comparison(a: str, b: str) -> str:
     return f"/diff/{quote(a, safe='')}/{quote(b, safe='')}"
 
