@@ -267,6 +267,8 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
     from uwf_git.format.ids import time_of
     from uwf_git.store.history import Head
 
+    if not threads:
+        return []
     heads = [item.head for item in threads if isinstance(item.head, Head)]
     lines = Lines(instance, heads)
     above, origins = parents(instance, heads), origins_of(instance)

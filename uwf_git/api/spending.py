@@ -59,11 +59,12 @@ def _days(runs: Iterable[Run], by: str, prices: Mapping[str, Price]) -> list[dic
     ]
 
 
-def spent_since(instance: Instance, heads: Iterable[Head], since: float) -> dict[str, Any]:
+def spent_since(instance: Instance, heads: Sequence[Head], since: float) -> dict[str, Any]:
     """Return what threads have spent since a moment, in Unix seconds: the JSON of a sum, as `sums` has it. Unreadable
     threads are left out."""
-    runs = (run for run in _runs(instance, heads, False, []) if run.time >= since)
-    return _sums(together(run.spent for run in runs), instance.known_prices)
+    from uwf_git.engine.thread_spending import sum_since
+
+    return _sums(sum_since(instance, heads, since), instance.known_prices)
 
 
 def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict[str, Any]]) -> list[Head]:

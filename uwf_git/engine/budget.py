@@ -248,6 +248,12 @@ class Budgets:
             return node in self._limited
         return self._instance.store.index.has_trait(node, LIMITED)
 
+    def may_limit(self, head: Head) -> bool:
+        """Return whether anything may limit a thread: quicker than `sources` in a list, where nearly nothing does."""
+        self._asked += 1
+        row = head.row
+        return bool(self._configured) or self._is_limited(row.workflow) or self._is_limited(row.start)
+
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         name, row = head.row.name or "", head.row
         sources = [(CONFIG, self._configured.get("", {}))]

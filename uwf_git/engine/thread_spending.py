@@ -61,6 +61,46 @@ def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Hea
     cached_runs.remember()
 
 
+def sum_since(instance: Instance, heads: Sequence[Head], since: float) -> Totals:
+    """Return what threads have spent since a moment, in Unix seconds: each step and attempt once, sub-workflows' and
+    branches' that are no threads among them too. Unreadable threads are left out."""
+    tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
+    cached_runs, seen = _CachedRuns(instance, heads, tips), set[str]()
+    by_others: list[Head] = []
+    sums: dict[tuple[str, bool], list[float]] = {}
+    steps = attempts = unmetered = 0
+    seconds = 0.0
+    for head in heads:
+        try:
+            rows = cached_runs.rows(head)
+        except UwfError:
+            continue
+        if any(not own[2] and not own[1] for _, _, _, own in rows):
+            by_others.append(head)
+        for name, time, is_step, own in rows:
+            if time < since or name in seen:
+                continue
+            seen.add(name)
+            steps, attempts = steps + is_step, attempts + (not is_step)
+            seconds, unmetered = seconds + own[0], unmetered + own[1]
+            for model, *tokens, reported in own[2]:
+                line = sums.setdefault((model, reported is None), [0] * 5)
+                for place, number in enumerate((*tokens, reported or 0.0)):
+                    line[place] += number
+    cached_runs.remember()
+    lines = tuple(
+        ModelUsage(model, Tokens(*map(int, line[:4])), None if is_unpriced else line[4])
+        for (model, is_unpriced), line in sorted(sums.items())
+    )
+    within = list[Totals]()
+    for head in by_others:
+        with contextlib.suppress(UwfError):
+            inner = [run for run in nested(instance, head, seen) if run.time >= since and run.id not in seen]
+            seen.update(run.id for run in inner)
+            within += [run.spent for run in inner]
+    return together([Totals(steps, attempts, seconds, unmetered, lines), *within])
+
+
 class _CachedRuns:
     """Runs as JSON in the index, by the StepNode or attempt's commit that they lead to."""
 
@@ -89,6 +129,18 @@ class _CachedRuns:
         ):
             runs.append(Run(name, *of, numbers.get(prev, 0), role, agent, time, _spent_again(0, 1, own)))
         return sorted(runs, key=lambda run: (run.number, run.time)) if tip else runs
+
+    def rows(self, head: Head) -> list[tuple[str, float, bool, list[Any]]]:
+        """Return of each run its id, its time, whether it made a step, and what it spent as `_own`."""
+        if is_call(self._instance.store, head.row.start):
+            return []
+        tip = self._tips.get(head.thread)
+        steps = self._at(head.node, lambda: self._steps(head.node))
+        attempts = self._at(str(tip), lambda: self._attempts(head.thread)) if tip else ()
+        return [
+            *((row[0], row[3], True, row[4:]) for row in steps if row[1] != USER),
+            *((row[0], row[4], False, row[5:]) for row in attempts),
+        ]
 
     def remember(self) -> None:
         index = self._instance.store.index

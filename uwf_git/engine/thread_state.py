@@ -103,12 +103,17 @@ class _OneOfMany(RestingThread):
     """A resting thread in a look at all, whose shared data answers most questions."""
 
     def __init__(self, look: ThreadStates, head: Head) -> None:
-        super().__init__(look.instance, head, look.people)
+        self._instance, self.head, self._people = look.instance, head, look.people
         self._look = look
 
     @cached_property
     def standing(self) -> BudgetState | None:
+        if not self._look.budgets.may_limit(self.head):
+            return None
         return used_up(self._look.instance, self.head, self._look.budgets)
+
+    def awaits_person(self) -> bool:
+        return self._look.people.among(self.head.row) and super().awaits_person()
 
     def is_paused(self) -> bool:
         return self.head.thread in self._look.paused

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 ASKS, FAILED, BUDGET = "asks", "failed", "budget"
-_OWN = {PERMISSION: "asks leave", ASKS: "asks you", FAILED: "failed", BUDGET: "over budget"}
+_LABELS = {PERMISSION: "asks leave", ASKS: "asks you", FAILED: "failed", BUDGET: "over budget"}
 _DAYS = 7  # for which a thread that ended failed is listed
 _MOST = 100  # finished threads that queues are asked about
 
 
 def groups() -> dict[str, str]:
     """Return the groups in their order, with the words for people."""
-    return {**_OWN, **{action.name: action.queue_label for action in _queues()}}
+    return {**_LABELS, **{action.name: action.queue_label for action in _queues()}}
 
 
 def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[dict[str, Any]]:
@@ -48,22 +48,25 @@ def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ())
     wanted = tuple(only) or tuple(groups())
     if unknown := [group for group in wanted if group not in groups()]:
         raise Usage(f"no group {unknown[0]!r}", nearest(unknown[0], groups()))
-    items: dict[str, list[dict[str, Any]]] = {group: [] for group in groups() if group in wanted}
     threads = listed(instance, Filters(ended=True))
     active = [(thread.head, thread.state) for thread in threads if not thread.has_ended]
     waits = waiting_for_people(instance, active) if whom is None else waiting_for(instance, whom, active)
-    for value in _of_waits(instance, [wait for wait in waits if _group(wait) in items]):
-        items[value["group"]].append(value)
+    waits = [wait for wait in waits if _group(wait) in wanted]
+    rest = _others(instance, threads, whom)
+    found = {FAILED: _failed(instance, rest) if FAILED in wanted else []}
+    found |= {action.name: _queued(instance, rest, action) for action in _queues() if action.name in wanted}
+    by_id = {thread.thread: thread for thread in threads}
+    chosen = [by_id[wait.thread] for wait in waits] + [thread for group in found.values() for thread in group]
+    values = iter(thread_items(instance, chosen))  # for all at once, since they share what is dear
+    items: dict[str, list[dict[str, Any]]] = {group: [] for group in groups() if group in wanted}
+    for wait in waits:
+        items[_group(wait)].append(_of_wait(instance, wait, next(values)))
     if PERMISSION in items:
         items[PERMISSION] = permission_items(instance, threads)
-    rest = _others(instance, threads, whom)
-    if FAILED in items:
-        items[FAILED] = _values(instance, _failed(instance, rest), FAILED, _ways_on)
-    for action in _queues():
-        if action.name in items:
-            items[action.name] = _values(
-                instance, _queued(instance, rest, action), action.name, _does(action)
-            )
+    commands = {FAILED: _ways_on, **{action.name: _does(action) for action in _queues()}}
+    for group, members in found.items():
+        if members:
+            items[group] = [_value(next(values), group, commands[group]) for _ in members]
     return [item for group in items.values() for item in group]
 
 
@@ -71,35 +74,30 @@ def _group(wait: Waits) -> str:
     return BUDGET if wait.kind is Request.BUDGET else ASKS
 
 
-def _of_waits(instance: Instance, waits: Sequence[Waits]) -> list[dict[str, Any]]:
-    heads = instance.threads.heads([wait.thread for wait in waits])
-    states = {Request.BUDGET: ThreadState.OVER_BUDGET, Request.ROLE: ThreadState.PERSONS_TURN}
-    listed_waits = [
-        ListedThread(heads[wait.thread], states.get(wait.kind, ThreadState.ASKING)) for wait in waits
-    ]
-    items = thread_items(instance, listed_waits)
-    return [
-        {
-            "group": _group(wait),
-            **wait.as_json(),
-            "since": iso(wait.since),
-            "commands": [wait.command, f"uwf thread show {wait.thread}"],
-            **warnings_value(instance, wait),
-            **{name: value for name, value in item.items() if name not in wait._fields},
-        }
-        for wait, item in zip(waits, items, strict=True)
-    ]
+def _of_wait(instance: Instance, wait: Waits, item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "group": _group(wait),
+        **wait.as_json(),
+        "since": iso(wait.since),
+        "commands": [wait.command, f"uwf thread show {wait.thread}"],
+        **warnings_value(instance, wait),
+        **{name: value for name, value in item.items() if name not in wait._fields},
+    }
 
 
 def _others(instance: Instance, threads: list[ListedThread], whom: str | None) -> list[ListedThread]:
-    """Return threads that stand for themselves, newest change first: of sub-workflows, of branches that have ended and
-    of calls those above them do."""
+    """Return threads that have failed or ended, newest change first, of which branches that have ended and calls are
+    left to those above them."""
     above = [thread for thread in without_quiet_branches(instance, threads) if _may_be_listed(thread)]
-    owners = instance.sessions.owners(SUBWORKFLOW, [thread.thread for thread in above])
-    own = [thread for thread in above if not owners.get(thread.thread)]
     if whom is not None:
-        own = list(filter(_is_by(instance, whom), own))
-    return sorted(own, key=_updated, reverse=True)
+        above = list(filter(_is_by(instance, whom), above))
+    return sorted(above, key=_updated, reverse=True)
+
+
+def _own(instance: Instance, threads: list[ListedThread]) -> list[ListedThread]:
+    """Return threads without those of sub-workflows."""
+    owners = instance.sessions.owners(SUBWORKFLOW, [thread.thread for thread in threads])
+    return [thread for thread in threads if not owners.get(thread.thread)]
 
 
 def _may_be_listed(thread: ListedThread) -> bool:
@@ -125,12 +123,13 @@ def _is_by(instance: Instance, whom: str) -> Callable[[ListedThread], bool]:
 
 def _failed(instance: Instance, threads: Sequence[ListedThread]) -> list[ListedThread]:
     since, forked = time.time() - _DAYS * 86_400, retried(instance)
-    return [
+    failed = [
         thread
         for thread in threads
         if thread.state.group is Group.FAILED
         and not (thread.has_ended and (_updated(thread) < since or thread.thread in forked))
     ]
+    return _own(instance, failed)
 
 
 def _updated(thread: ListedThread) -> int:
@@ -142,39 +141,33 @@ def _queues() -> list[ThreadAction]:
 
 
 def _queued(instance: Instance, threads: Sequence[ListedThread], action: ThreadAction) -> list[ListedThread]:
-    done = [thread for thread in threads if thread.has_ended and thread.state.group is Group.DONE][:_MOST]
-    queued: set[str] = set()
+    done = [thread for thread in threads if thread.has_ended and thread.state.group is Group.DONE]
+    done, queued = _own(instance, done[:_MOST]), set[str]()
     with suppress(UwfError):  # what can't be read is told by the command
         queued = extensions.load(action.queue)(instance, [thread.head for thread in done])
     return [thread for thread in done if thread.thread in queued]
 
 
-def _values(
-    instance: Instance,
-    threads: list[ListedThread],
-    group: str,
-    commands: Callable[[Mapping[str, Any]], list[str]],
-) -> list[dict[str, Any]]:
-    """Return threads that ask nothing with the keys of those that do."""
-    values = []
-    for item in thread_items(instance, threads):
-        ways, line = commands(item), item["line"] or ""
-        asked = {
-            "group": group,
-            "thread": item["thread"],
-            "kind": group,
-            **{name: item[name] or "" for name in ("name", "workflow", "title")},
-            "role": item["now"] or item["role"] or "",
-            "question": line,
-            "options": [],
-            "reason": line,
-            "since": item["updated"],
-            "command": ways[0],
-            "step": item["head"],
-            "commands": ways,
-        }
-        values.append({**asked, **{name: value for name, value in item.items() if name not in asked}})
-    return values
+def _value(
+    item: Mapping[str, Any], group: str, commands: Callable[[Mapping[str, Any]], list[str]]
+) -> dict[str, Any]:
+    """Return a thread that asks nothing with the keys of those that do."""
+    ways, line = commands(item), item["line"] or ""
+    asked = {
+        "group": group,
+        "thread": item["thread"],
+        "kind": group,
+        **{name: item[name] or "" for name in ("name", "workflow", "title")},
+        "role": item["now"] or item["role"] or "",
+        "question": line,
+        "options": [],
+        "reason": line,
+        "since": item["updated"],
+        "command": ways[0],
+        "step": item["head"],
+        "commands": ways,
+    }
+    return {**asked, **{name: value for name, value in item.items() if name not in asked}}
 
 
 def _ways_on(value: Mapping[str, Any]) -> list[str]:

@@ -25,6 +25,8 @@ def ready(instance: Instance) -> list[ThreadId]:
 
 def ready_among(instance: Instance, heads: Sequence[Head]) -> set[ThreadId]:
     """Return those threads whose work is ready to land."""
+    if not heads:
+        return set()
     states, among = work_states(instance, heads), instance.threads.all(archived=True)
     return {head.thread for head in heads if is_ready(instance, head, states.get(head.thread), among)}
 
