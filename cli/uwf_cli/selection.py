@@ -20,7 +20,7 @@ from uwf_git.api.listing import ALL, Filters, listed, why_not_stepped, without_q
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted
 from uwf_git.base.text import listed as named
-from uwf_git.base.thread_states import WORDS, ThreadState
+from uwf_git.base.thread_states import WORDS, ThreadState, states_of
 
 if TYPE_CHECKING:
     from uwf_cli.views import View
@@ -47,7 +47,7 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
     def decorate(function: _F) -> _F:
         def packed(invocation: Invocation, *args: Any, **given: Any) -> Any:
             values = {name: given.pop(name) for name in _NAMES if name in given}
-            values["status"] = [word for several in values["status"] for word in several.split(",")]
+            values["states"] = [state for several in values.pop("status") for state in several]
             if (view := given.pop("view")) is not None:
                 values = _with_view(invocation, view, values)
             if ended is None:
@@ -116,7 +116,7 @@ def _with_view(invocation: Invocation, view: str, values: Mapping[str, Any]) -> 
     except Usage as error:
         raise Usage(f"view {view}: {error.message}", error.hint) from None
     typed = {name: value for name, value in values.items() if value not in (None, False, [])}
-    if typed.keys() & {"status", "ended"}:
+    if typed.keys() & {"states", "ended"}:
         saved = {name: value for name, value in saved.items() if name not in ("status", "ended")}
     return {**values, **saved, **typed}
 
@@ -130,11 +130,13 @@ def _filters(values: Mapping[str, Any]) -> Filters:
 
 
 class _States(click.Choice[str]):
-    """Comma-separated words."""
+    """Comma-separated words, parsed into the states that have them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
         words = [super(_States, self).convert(word.strip(), param, ctx) for word in value.split(",")]
-        return ",".join(words)
+        return tuple(state for word in words for state in states_of(word))
 
 
 _NAMES = ("all", "status", "ended", "workflow", "author", "since", "until", "search")

@@ -53,6 +53,8 @@ CODES_OF_ERRORS = {
 }
 NAMES_IN_JSON = {  # of fields and events
     "api/attribution.py": {"absent"},
+    "api/cockpit/board.py": {"running"},
+    "api/cockpit/inbox.py": {"failed"},
     "api/events.py": {"failed", "paused", "waiting"},
     "api/progress.py": {"running"},
     "api/conversation.py": {"failed"},

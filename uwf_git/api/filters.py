@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.api.listing import SORTS, Filters
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest, one_line
-from uwf_git.base.thread_states import WORDS, states_of
+from uwf_git.base.thread_states import WORDS, ThreadState, states_of
 from uwf_git.format.amounts import moment
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def parse_words(words: str | Sequence[str]) -> dict[str, Any]:
 
 
 _EXAMPLES = {
-    "--status": "failed",
+    "--status": ThreadState.FAILING.word,
     "--since": "12h",
     "--until": "90d",
     "--older-than": "90d",
@@ -87,9 +87,10 @@ _EXAMPLES = {
 
 
 def filters_of(values: Mapping[str, Any]) -> Filters:
-    """Return the filters of such values; `all` is true if it is missing from a command that always means ended threads
-    too. Raises Usage."""
-    states = [state for word in values.get("status", ()) for state in _states(word.strip())]
+    """Return the filters of such values, of which `states` go before the words of `status`. Raises Usage."""
+    states = values.get("states") or [
+        state for word in values.get("status", ()) for state in _states(word.strip())
+    ]
     only_ended = values.get("ended", False)
     if only_ended and states:
         raise Usage("--ended and --status exclude each other", "give one of them")
@@ -134,7 +135,7 @@ def _split(line: str) -> list[str]:
         raise Usage(f"the filter cannot be read: {error}", "close its quotes") from None
 
 
-def _states(word: str) -> Collection[Any]:
+def _states(word: str) -> Collection[ThreadState]:
     if word not in WORDS:
         raise Usage(f"no status {one_line(word, 60)!r}", "it is one of " + ", ".join(WORDS))
     return states_of(word)
