@@ -17,6 +17,7 @@ from uwf_git.engine.progress import Watch as Watch
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
+    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 
@@ -49,6 +50,23 @@ def step_in_progress(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     return value
 
 
+def steering_value(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return as `remarks` what was said to a thread and no step has yet, and as `permissions` what its running agent
+    asks leave for; {} if there is neither."""
+    value: dict[str, Any] = {}
+    if instance.runs.has_remarks(head.thread):
+        from uwf_git.engine.steering import remarks_of
+
+        if remarks := remarks_of(instance, head):
+            value["remarks"] = [remark.as_json() for remark in remarks]
+    if instance.runs.has_requests(head.thread):
+        from uwf_git.engine.permission_requests import permission_requests, request_value
+
+        if requests := permission_requests(instance, head.thread):
+            value["permissions"] = [request_value(request) for request in requests]
+    return value
+
+
 def progress(instance: Instance) -> Callable[[], list[dict[str, Any]]]:
     """Return a function that lists steps in progress and runs between two steps, oldest thread first,
     sub-workflows and branches after their parents. It reads only what changed since its last call."""
@@ -74,7 +92,14 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
                     "name": row.name,
                     "parent": parent or min(parents_of(instance, head), default=None),
                 }
-                values.append({**value, **awaited_value(instance, head), **step_value(step)})
+                values.append(
+                    {
+                        **value,
+                        **awaited_value(instance, head),
+                        **step_value(step),
+                        **steering_value(instance, head),
+                    }
+                )
             if step is None or step.child is None:
                 break
             parent, step = thread, step.child

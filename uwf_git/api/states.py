@@ -175,8 +175,8 @@ def _asked_by_call(instance: Instance, call: Head, status: str) -> Waiting:
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
     """Return a thread's state as JSON, with the step in progress under `running`, `run` if a process here runs it,
-    between two steps too, under `remarks` those that no step has yet, under `shown` what a person sees before they
-    answer, and under `work` what became of its work."""
+    between two steps too, what `steering_value` has, under `shown` what a person sees before they answer, and under
+    `work` what became of its work."""
     from uwf_git.engine.state import state
 
     value = state(instance, head)
@@ -184,21 +184,15 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["work"] = work.as_json()
     if instance.locks.is_run(head.thread):
         value["run"] = True
-    if instance.runs.has_remarks(head.thread):
-        from uwf_git.engine.steering import remarks_of
+    if instance.runs.has_remarks(head.thread) or instance.runs.has_requests(head.thread):
+        from uwf_git.api.progress import steering_value
 
-        if remarks := remarks_of(instance, head):
-            value["remarks"] = [remark.as_json() for remark in remarks]
+        value |= steering_value(instance, head)
     states = states_of(value["status"])
     if ThreadState.RUNNING in states:
         from uwf_git.api.progress import step_in_progress
 
         value |= step_in_progress(instance, head.thread)
-        if instance.runs.has_requests(head.thread):
-            from uwf_git.engine.permission_requests import permission_requests, request_value
-
-            if requests := permission_requests(instance, head.thread):
-                value["permissions"] = [request_value(request) for request in requests]
     elif ThreadState.PERSONS_TURN in states or ThreadState.PAUSED in states:
         from uwf_git.engine.presented import presented_at
 

@@ -3,14 +3,14 @@ verified, and its recording, whoever's turn it was."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, HeadMoved
 from uwf_git.base.text import shortened
 from uwf_git.engine.next_turn import decide_at, outlook_of
-from uwf_git.format.ids import Hash, fork_id
+from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import (
     HUMAN,
     REHEARSE,
@@ -33,6 +33,7 @@ from uwf_git.store.new_record import new_step
 from uwf_git.workflow.turn import is_made_alike, outputs_of
 
 if TYPE_CHECKING:
+    from uwf_git.format.kinds import TurnRecord
     from uwf_git.store.history import Head, History, Position
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
@@ -179,6 +180,22 @@ def _check_detail(
         detail, head.node, instruction, lambda name: instance.store.get(name).type
     ):
         raise AgentFailed(f"step {node}: {problem}")
+    if remarks := [turn for turn in instance.store.turns(detail) if turn.is_remark]:
+        _check_remarks(instance, head, node, remarks)
+
+
+def _check_remarks(instance: Instance, head: Head, node: Hash, turns: Sequence[TurnRecord]) -> None:
+    """Raise AgentFailed for turns of people that nobody said to this thread in these words, or that are there twice."""
+    from uwf_git.store.mailbox import Mailbox
+
+    waiting = {
+        remark.id: remark.turn for remark in Mailbox(instance.store.repository.private).all(head.thread)
+    }
+    for turn in turns:
+        if turn.call is None or waiting.pop(ThreadId(turn.call), None) != turn:
+            raise AgentFailed(
+                f"step {node} has a remark that nobody made", "only people say something to a thread"
+            )
 
 
 def _child_commit(instance: Instance, at: Position, step: Step) -> Oid | None:

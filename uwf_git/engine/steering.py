@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, NoTransition, Waiting
-from uwf_git.base.text import iso
+from uwf_git.base.text import encodable, iso
 from uwf_git.engine.budget import used_up
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
@@ -83,7 +83,7 @@ def check_remarkable(instance: Instance, head: Head) -> None:
 
 def put(instance: Instance, head: Head, text: str) -> WaitingRemark:
     """Put a remark into the mailbox of a thread at work. Raises Usage, StoreUnwritable."""
-    clean, secrets = instance.redactor.text(text)
+    clean, secrets = instance.redactor.text(encodable(text))
     by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
     remark = Mailbox(instance.store.repository.private).put(head.thread, clean, by, head.node, secrets)
     return WaitingRemark(head.thread, remark, PENDING, instance.runs.remark_taker(head.thread))
