@@ -61,6 +61,7 @@ class FullScreen:
         """Return once the screen has a text, or meets a condition."""
         holds = condition if callable(condition) else lambda text: condition in text
         deadline = time.monotonic() + _PATIENCE
+        self._read(0.05)
         while not holds(self.text):
             assert time.monotonic() < deadline, f"never shown: {condition}\n{self.text}"
             if not self._read(0.05):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,24 @@ def test_the_worktree_of_a_thread_is_a_key_away_and_so_is_any_command(uwf: Uwf, 
         assert "paused" in screen.text
         screen.press("\r")
         screen.wait("1 paused")
+
+
+def test_an_interrupt_ends_the_command_and_not_the_screen(uwf: Uwf, thread: str) -> None:
+    with full_screen("top", columns=80, rows=24) as screen:
+        screen.wait("1 idle")
+        screen.press(":")
+        screen.wait("% is the thread")
+        screen.press("watch\r")
+        titles = (f"Task {number}" for number in count())
+        while "started: pair, Task" not in screen.text:  # once it watches
+            uwf("thread", "start", "pair", "-p", next(titles))
+            screen.wait(lambda text: True)
+        screen.press("\x03")
+        screen.wait("[Enter]")
+        screen.press("\r")
+        screen.wait(lambda text: "Task 0" in text and "idle  agents" in text.splitlines()[0])
+        screen.press("\x03")
+        assert screen.end() == 0
 
 
 def test_accepted_work_is_landed_by_a_key(uwf: Uwf, shop: Shop) -> None:

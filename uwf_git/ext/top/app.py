@@ -197,7 +197,9 @@ class Top(App[None]):
         places = {row.thread: place for place, row in enumerate(board.rows)}
         cursor = places.get(before.thread, self._list.cursor) if before is not None else 0
         self._list.take(board.rows, cursor)
-        self._list.problem = board.problem
+        if self._list.is_bare:
+            self._awake.set()
+        self._list.problem, self._list.left_out = board.problem, board.left_out
         self._list.marked &= places.keys()
         asking = {row.thread for row in board.rows if row.group == ASKS}
         self._answered = {at: key for at, key in self._answered.items() if at in asking}
@@ -334,7 +336,7 @@ class Top(App[None]):
     def _go_to(self, place: int) -> None:
         before = self._row
         self._list.place(place)
-        if any(self._list.rows[at].item is None for at in self._list.sight if at < len(self._list.rows)):
+        if self._list.is_bare:
             self._awake.set()
         if self._row is not before:
             self._pane.step, self._pane.top, self._pane.left, self._pane.chosen = None, 0, 0, 0
@@ -631,14 +633,19 @@ class Top(App[None]):
     def _leave(self, argv: Sequence[str], folder: Path | None, waits: bool) -> None:
         """Give the terminal to a program until it ends; then wait for Enter, so that what it printed can be read."""
         environment = {**os.environ, **self._location.environment()}
-        with self.suspend():
-            try:
-                subprocess.run(argv, cwd=folder, env=environment, check=False)
-            except (OSError, KeyboardInterrupt) as error:
-                print(f"uwf: {error}")
-            if waits:
-                with suppress(EOFError, KeyboardInterrupt):
-                    input("\n[Enter] ")
+        # Ctrl-C is for the program; a handler isn't inherited, as ignoring it would be.
+        before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+        try:
+            with self.suspend():
+                try:
+                    subprocess.run(argv, cwd=folder, env=environment, check=False)
+                except OSError as error:
+                    print(f"uwf: {error}")
+                if waits:
+                    with suppress(EOFError):
+                        input("\n[Enter] ")
+        finally:
+            signal.signal(signal.SIGINT, before)
         self._look_again()
         self.refresh(layout=True)
 

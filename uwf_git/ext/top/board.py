@@ -76,14 +76,15 @@ class Row(NamedTuple):
 
 
 class Board(NamedTuple):
-    """`counts` are by group; `spent` is today's, in US dollars; `running` are agents at work, `most` how many may be.
-    With a `problem` the list could not be made."""
+    """`counts` are by group; `spent` is today's, in US dollars; `running` are agents at work, `most` how many may be;
+    `left_out` are threads of other projects. With a `problem` the list could not be made."""
 
     rows: tuple[Row, ...] = ()
     counts: Mapping[int, int] = {}
     spent: float | None = None
     running: int = 0
     most: int | None = None
+    left_out: int = 0
     problem: str = ""
 
 
@@ -161,7 +162,7 @@ class Watcher:
 
 def _read(instance: Instance, wanted: Filter, asking: Container[ThreadId]) -> Board:
     try:
-        threads, _ = board_threads(instance, wanted.filters)
+        threads, left_out = board_threads(instance, wanted.filters)
         above = board_head(instance, threads)
         rows = [
             Row(thread, _group(thread, asking)) for thread in in_order(instance, threads, wanted.filters.sort)
@@ -177,6 +178,7 @@ def _read(instance: Instance, wanted: Filter, asking: Container[ThreadId]) -> Bo
         above["today"]["cost"],
         above["running"],
         above["maxAgents"],
+        left_out,
     )
 
 

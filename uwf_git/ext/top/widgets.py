@@ -13,7 +13,7 @@ from textual.widget import Widget
 from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Item, Row
 from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted
 from uwf_git.ext.top.pane import TABS
-from uwf_git.plugin import ThreadState, role_name, time_ago
+from uwf_git.plugin import ThreadState, left_out_line, role_name, time_ago
 
 _SIGNS = {
     ASKS: ("?", "warn"),
@@ -33,6 +33,7 @@ _WORDS = {
 }
 _SILENT = 180  # seconds after which silence is told
 _TITLE = 300  # characters
+_FIRST = 40  # rows that are read before the size is known
 _ENDS = {state.word for state in ThreadState if state.is_ended}
 
 Parts = Sequence[tuple[str, str]]
@@ -100,6 +101,7 @@ class ThreadList(Surface):
     rows: Sequence[Row] = ()
     marked: frozenset[str] = frozenset()
     problem = ""
+    left_out = 0
     cursor = 0
     top = 0
     is_active = True
@@ -107,8 +109,14 @@ class ThreadList(Surface):
     @property
     def sight(self) -> range:
         """The places of the rows that are shown, and of those a screen before and after."""
-        height = max(1, self.size.height)
+        height = self.size.height or _FIRST
         return range(max(0, self.top - height), self.top + 2 * height)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether a row in sight has yet to be read."""
+        rows = self.rows
+        return any(rows[place].item is None for place in self.sight if place < len(rows))
 
     def place(self, cursor: int) -> None:
         """Put the cursor on a row that is there, and scroll to it."""
@@ -125,8 +133,12 @@ class ThreadList(Surface):
     def parts(self, y: int) -> tuple[Parts, str]:
         place = self.top + y
         if place >= len(self.rows):
-            empty = self.problem or ("no such threads" if not self.rows else "")
-            return [(f" {flat(empty)}", "bad" if self.problem else "dim")] if not y and empty else (), ""
+            if self.rows or y > 1:
+                return (), ""
+            if self.problem:
+                return [(f" {flat(self.problem)}" if not y else "", "bad")], ""
+            others = left_out_line(self.left_out) if self.left_out else ""
+            return [(f" {others if y else 'no such threads'}", "dim")], ""
         row = self.rows[place]
         base = ("chosen" if self.is_active else "bold") if place == self.cursor else ""
         return row_parts(row, self.size.width, row.thread in self.marked, time.time()), base
