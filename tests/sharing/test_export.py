@@ -108,7 +108,7 @@ def test_a_page_shows_all_of_a_thread_and_neither_runs_nor_fetches_anything(
         "reviewer",
     ]
     assert browser.texts("article .badge:not(.made-up)") == ["not approved", "approved"]
-    assert "Not yet" in browser.texts("article .prose h5")
+    assert "Not yet" in browser.texts("article .prose h4")
     assert "no test" in browser.texts("article .prose strong")
     # An answer that is the output isn't said again, and front matter is in the table alone.
     assert browser.texts("#step-3 .values th") == ["approved", "comments"]

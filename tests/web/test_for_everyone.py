@@ -59,6 +59,7 @@ def addresses(known: LivedIn) -> Iterator[str]:
         yield re.sub(r"\{(\w+)(:\w+)?\}", lambda found: at[found[1]], pattern)  # noqa: B023
     if any(pattern.startswith("/thread/") for pattern, _ in PAGES):
         yield from (f"/thread/{each}" for each in known[1:-1])
+        yield f"/thread/{known.completed}/step/2?tab=all"
     yield from (pattern for pattern, _ in FORMS)
     yield f"/thread/{known.completed}/step/2/output/raw"
     yield f"/thread/{known.failed}/attempt/{known.attempt}/output/error"

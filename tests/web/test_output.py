@@ -197,7 +197,7 @@ def test_json_folds_and_what_is_none_or_too_much_is_text() -> None:
     for text in ("{not json", "[" * 5000 + "]" * 5000, json.dumps(list(range(9000))), '{"a": 1e', "17", "[]"):
         assert "<details" not in output.view(text).html
     assert '<span class="line" id="L3">' in output.view("1\n2\n3").html
-    assert "<h5>" in output.view("## Cause", kind="markdown").html
+    assert "<h4>" in output.view("## Cause", kind="markdown").html
     assert 'class="f1"' in output.view("\x1b[31m## red\x1b[m", kind="markdown").html
 
 

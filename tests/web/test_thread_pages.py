@@ -60,7 +60,7 @@ def test_a_thread_shows_its_graph_its_steps_and_what_they_took(
     serving = serve(finished)
     browser_page.goto(serving.launch)
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Do it")
-    expect(browser_page.get_by_role("img", name="The graph of pair")).to_be_visible()
+    expect(browser_page.get_by_role("group", name="The graph of pair")).to_be_visible()
     rows = browser_page.locator("#timeline > li")
     expect(rows).to_have_count(4)
     expect(rows.nth(1)).to_contain_text("not approved")

@@ -142,15 +142,16 @@ def _cells(source: str) -> int:
 
 
 def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
-    """Render Markdown with headings below a level. `breaks` keeps line breaks, as in prompts. Tables with far
-    more cells than characters stay text."""
+    """Render Markdown with headings below a level, the highest just below it. `breaks` keeps line breaks, as in
+    prompts. Tables with far more cells than characters stay text."""
     if not _has_room(source):
         return tag("div", lines(source), "prose")
     parser = _parser(breaks, _cells(source) <= len(source) + 1000)
     tokens = parser.parse(escape(source))
-    for token in tokens:
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(6, int(token.tag[1]) + below)}"
+    headings = [token for token in tokens if token.type in ("heading_open", "heading_close")]
+    least = min((int(token.tag[1]) for token in headings), default=1)
+    for token in headings:
+        token.tag = f"h{min(6, int(token.tag[1]) - least + 1 + below)}"
     return tag("div", parser.renderer.render(tokens, parser.options, {}), "prose")
 
 

@@ -131,7 +131,7 @@ def _shown(instance: Instance, items: Sequence[Mapping[str, Any]], number: int) 
             turn=read(lambda: human_turn_of(instance, head)) if state is ThreadState.PERSONS_TURN else None,
             judged=read(lambda: steps.shown_view(instance, head)) or shown.judged,
             tried=read(lambda: _tried(instance, head)) if state is ThreadState.FAILING else None,
-            raised=_raise(item["command"]),
+            raised=raise_of(item["command"]),
         )
     return shown._replace(problems=tuple(dict.fromkeys(problems)))
 
@@ -155,7 +155,7 @@ def _said(instance: Instance, node: Hash | None) -> str:
     return cut_text(detail.answer, _PRINTED) if detail is not None else ""
 
 
-def _raise(command: str) -> Raise | None:
+def raise_of(command: str) -> Raise | None:
     """Return what a command raises; None for another command."""
     match shlex.split(command):
         case ["uwf", "thread", "budget", thread, option, amount]:

@@ -63,7 +63,7 @@ def _environment(live: bool) -> Environment:
         auto_reload=False,
     )
     environment.filters |= {
-        "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
+        "markdown": lambda text, breaks=False, below=3: Markup(markup.markdown(text, below, breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
         "branches": branches_text,

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import PossibleActions, possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
+from uwf_git.ext.web.inbox import raise_of
 from uwf_git.ext.web.page.graph import described, drawing
 from uwf_git.ext.web.page.step import lasted
 from uwf_git.plugin import (
@@ -162,6 +163,7 @@ class _Thread:
         at = {**dict.fromkeys(_MAY_BE), **run["state"]}
         may = self._or(lambda: possible(instance, head, state), None)
         whose = self._turn(state)
+        how = self._or(lambda: _how_to_raise(instance, head), "")
         values = {
             "thread": head.thread,
             "name": run["title"],
@@ -176,7 +178,8 @@ class _Thread:
                 (_LIMITS[limit["limit"]], limit["text"], min(limit["used"], limit["most"]), limit["most"])
                 for limit in run["budget"]
             ],
-            "raise": self._or(lambda: _how_to_raise(instance, head), ""),
+            "raise": how,
+            "more": raise_of(how) if how else None,
             "may": may,
             "main": _main_action(may, state, at),
             "refused": None,
