@@ -264,6 +264,8 @@ def test_of_any_number_of_lines_only_those_in_view_are_in_the_document(
     browser_page.get_by_text("The answer as it came").click()
     expect(browser_page.locator("#raw-L2 .f2")).to_have_text("line 2")
     keep_picture(browser_page, "step-output")
+    browser_page.locator("#raw-L2 [data-n]").click()
+    expect(browser_page).to_have_url(re.compile("#raw-L2$"))
     browser_page.locator("#raw-L1").locator("xpath=ancestor::details[1]").get_by_role(
         "link", name="All lines"
     ).click()
@@ -287,7 +289,7 @@ def test_of_any_number_of_lines_only_those_in_view_are_in_the_document(
     expect(box.locator("#L12340.found")).to_be_in_viewport()
     expect(browser_page.get_by_text("2 of 11")).to_be_visible()
     keep_picture(browser_page, "output")
-    box.locator("#L12341 a").click()
+    box.locator("#L12341 [data-n]").click()
     expect(browser_page).to_have_url(re.compile("#L12341$"))
     browser_page.reload()
     expect(box.locator("#L12341")).to_be_in_viewport()

@@ -145,10 +145,11 @@ def _page_of(text: OutputText, where: Sequence[str], last: int, prefix: str = ""
 
 
 def numbered(lines: Sequence[str], first: int, prefix: str = "") -> str:
-    """Return lines of HTML, each with its number as an anchor."""
-    link = f'<a href="#{prefix}L{{0}}" data-n="{{0}}" tabindex="-1" aria-hidden="true"></a>'
+    """Return lines of HTML, each with its number, which a script makes lead to its anchor: as links, they would be a
+    thousand stops of the tab key."""
+    number_of = '<span data-n="{}" aria-hidden="true"></span>'
     return "".join(
-        f'<span class="line" id="{prefix}L{number}">{link.format(number)}{line}\n</span>'
+        f'<span class="line" id="{prefix}L{number}">{number_of.format(number)}{line}\n</span>'
         for number, line in enumerate(lines, first)
     )
 

@@ -506,6 +506,15 @@ addEventListener("change", ({ target }) => {
   if (target.options) target.dataset.liveTyped = "1";
 });
 
+// The number of a line leads to its address, in the place where it is.
+document.addEventListener("click", ({ target }) => {
+  const line = target.closest?.(".lines:not(.viewer) .line > [data-n]")?.parentNode;
+  if (!line) return;
+  const place = { left: scrollX, top: scrollY, behavior: "instant" };
+  location.hash = line.id;
+  scrollTo(place);
+});
+
 // Loads more rows below the others.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest?.("a.more"), list = document.querySelector("#content [data-rows]");

@@ -97,7 +97,7 @@ function view(box) {
       const row = lineOf(number);
       if (row) rows.push(row);
       else {
-        rows.push(element("span", { class: "line" }, element("a", { "data-n": number, "aria-hidden": "true" }), "\n"));
+        rows.push(element("span", { class: "line" }, element("span", { "data-n": number, "aria-hidden": "true" }), "\n"));
         missing.add(Math.floor((number - 1) / BLOCK));
       }
     }
@@ -136,7 +136,7 @@ function view(box) {
     if (box.isConnected && wanted() && wanted() !== marked) go(Math.min(wanted(), total));
   });
   pre.addEventListener("click", (event) => {
-    const number = event.target.closest("a[data-n]")?.dataset.n;
+    const number = event.target.closest("[data-n]")?.dataset.n;
     if (!number) return;
     event.preventDefault(); // what is read stays in its place
     history.replaceState(history.state, "", `#L${number}`);
