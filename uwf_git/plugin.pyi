@@ -699,6 +699,7 @@ from uwf_git.store.versions import compare as _compare_trees
 from uwf_git.store.versions import put_definition as put_definition
 from uwf_git.store.versions import version_files as version_files
 from uwf_git.store.versions import walk_tree as walk_tree
+from uwf_git.store.witness_log import user_state as user_state
 from uwf_git.sync.exchange import Exchange as Exchange
 from uwf_git.sync.proposals import Proposal as Proposal
 from uwf_git.sync.publish import branch_name as branch_name

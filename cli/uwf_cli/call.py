@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import output, resolve, terminal
@@ -13,6 +14,8 @@ from uwf_cli.failures import failure_value, failure_without_secrets
 from uwf_cli.invocation import Invocation
 
 if TYPE_CHECKING:
+    from uwf_git.git.objects import Person
+    from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
 
 
@@ -35,11 +38,19 @@ class Failed(Exception):
 class Call(Invocation):
     """An invocation that keeps its result and warnings."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, person: Person | None = None) -> None:
         super().__init__()
+        self._person = person
         self.format_option = "json"
         self.location = location
         self.value: Any = None
+
+    @cached_property
+    def instance(self) -> Instance:
+        instance = super().instance
+        if self._person is not None:
+            instance.store.repository.config.act_for(self._person)
+        return instance
 
     def begin_log(self) -> None:
         """The server has its own log."""
@@ -55,9 +66,10 @@ class Call(Invocation):
 
 
 @contextmanager
-def calling(location: Location) -> Iterator[Call]:
-    """Make a call, run its hooks, and close the store. Raises Failed for any Exception."""
-    invocation = Call(location)
+def calling(location: Location, person: Person | None = None) -> Iterator[Call]:
+    """Make a call, run its hooks, and close the store. Records are those of `person`, unsigned, or of the user. Raises
+    Failed for any Exception."""
+    invocation = Call(location, person)
     try:
         yield invocation
         invocation.afterwards()

@@ -193,6 +193,9 @@ class Group(Command, click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = " ".join(args[:2])
+        if len(args) > 1 and (member_command := self.get_command(context, name)) is not None:
+            return name, member_command, args[2:]
         name = args[0]
         member_command = self.get_command(context, name)
         if member_command is None and not context.resilient_parsing:

@@ -129,7 +129,7 @@ def approve(
     if must_sign(gate, by, standing.people) and not store.repository.config.signs_commits:
         raise RequirementUnmet(
             f"approvals of {gate.role.name} in thread {thread} must be signed",
-            "git config --global commit.gpgSign true, and user.signingKey",
+            store.repository.config.how_to_sign,
         )
     reason = instance.without_secrets(reason, "the reason")
     approval = Approval(

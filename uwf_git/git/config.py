@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid
+from uwf_git.base.errors import Invalid, SigningFailed
 from uwf_git.base.text import one_line
 from uwf_git.git.libgit2 import Config, GitError, Repository
 from uwf_git.git.objects import Person, clean
@@ -60,6 +60,7 @@ class GitConfig:
     def __init__(self, git: Repository, shared: Path) -> None:
         self._git = git
         self._shared = shared
+        self._instead: Person | None = None
 
     def value(self, key: str) -> str:
         return next((value for config in self._files() if (value := config.value(key)) is not None), "")
@@ -80,8 +81,27 @@ class GitConfig:
             raise Invalid(f"git's configuration cannot be read: {error}", "see: git config --list") from None
         return [(key, value) for key, value in pairs if key.startswith(beginning)]
 
-    @cached_property
+    def act_for(self, person: Person) -> None:
+        """Make another person's records from now on: in their name, and unsigned, as the keys here are the user's."""
+        self._instead = person
+
+    @property
+    def is_for_another(self) -> bool:
+        """Whether records are those of another person, who has no key here."""
+        return self._instead is not None
+
+    def raise_if_for_another(self) -> None:
+        """Raise SigningFailed if a signature would be the user's in the name of another person."""
+        if self.is_for_another:
+            raise SigningFailed(f"nothing is signed here in the name of {self.user.ident}", self.how_to_sign)
+
+    @property
     def user(self) -> Person:
+        """Whose records are made: the person that somebody else acts for, or the owner."""
+        return self._instead or self.owner
+
+    @cached_property
+    def owner(self) -> Person:
         """The user's identity: environment, then configuration, then login name."""
         name = os.environ.get("GIT_COMMITTER_NAME") or self.value("user.name")
         email = os.environ.get("GIT_COMMITTER_EMAIL") or self.value("user.email")
@@ -101,13 +121,22 @@ class GitConfig:
     @property
     def signs_commits(self) -> bool:
         """Whether commits are signed. Raises Invalid."""
-        return bool(self.flag("commit.gpgSign"))
+        return not self.is_for_another and bool(self.flag("commit.gpgSign"))
 
     @property
     def signs_tags(self) -> bool:
         """Whether tags are signed, by default as commits. Raises Invalid."""
+        if self.is_for_another:
+            return False
         chosen = self.flag("tag.gpgSign")
         return self.signs_commits if chosen is None else chosen
+
+    @property
+    def how_to_sign(self) -> str:
+        """The way to signed records, for a hint."""
+        if self.is_for_another:
+            return "there is no key of yours here: use uwf where yours is"
+        return "git config --global commit.gpgSign true"
 
     @property
     def sharing(self) -> int:

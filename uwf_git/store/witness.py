@@ -334,7 +334,7 @@ class Witness:
     def _is_in_own_name(self, known: str, now: str) -> bool:
         """Return whether this user is the author or committer of a commit that a ref has gained, the last one of a new
         ref."""
-        user = self._repository.config.user.ident
+        user = self._repository.config.owner.ident
         at: Oid | None = Oid(hex=now)
         with contextlib.suppress(UwfError, ValueError):
             kind, data = self._repository.read(Oid(hex=now))

@@ -89,13 +89,19 @@ class Witnessed(NamedTuple):
     snapshot: int = 0
 
 
-def state_folder(environ: Mapping[str, str]) -> Path | None:
-    """Return the folder of the logs, None for a user without one."""
+def user_state(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of a user's state of uwf, None for a user without a home."""
     named = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(named):  # noqa: PTH117
-        return Path(named) / "uwf" / "witness"
+        return Path(named) / "uwf"
     home = environ.get("HOME", "")
-    return Path(home) / ".local" / "state" / "uwf" / "witness" if os.path.isabs(home) else None  # noqa: PTH117
+    return Path(home) / ".local" / "state" / "uwf" if os.path.isabs(home) else None  # noqa: PTH117
+
+
+def state_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of the logs, None for a user without one."""
+    folder = user_state(environ)
+    return folder / "witness" if folder else None
 
 
 def text_of(oid: Oid | None) -> str:

@@ -37,6 +37,7 @@ class OwnKey(NamedTuple):
 def own_key(repository: Repository) -> OwnKey:
     """Return the key that git would sign with. Raises SigningFailed if it names none, or it cannot be found."""
     config = repository.config
+    config.raise_if_for_another()
     style = config.value("gpg.format").lower() or OPENPGP
     if style == SSH:
         text = _public_half(config.value("user.signingKey") or default_ssh_key(config.value))

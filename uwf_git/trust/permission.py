@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _TAGS = frozenset({ENDS, PAUSES, FORKS})
 """The records that are tags, whose signing git configures apart."""
-_SIGN = "git config --global commit.gpgSign true"
 
 
 def guard(instance: Instance, record: NewRecord) -> None:
@@ -49,7 +48,7 @@ def _raise_if_unable(instance: Instance, record: NewRecord) -> None:
     repository = instance.store.repository
     is_tag = record.of and _TAGS.issuperset(record.of)
     if not (repository.config.signs_tags if is_tag else repository.config.signs_commits):
-        raise RequirementUnmet(f"{what}, and you don't sign", _SIGN)
+        raise RequirementUnmet(f"{what}, and you don't sign", repository.config.how_to_sign)
     try:
         key = own_key(repository)
     except SigningFailed as error:

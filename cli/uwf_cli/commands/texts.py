@@ -40,12 +40,9 @@ def help_(context: click.Context, invocation: Invocation, names: tuple[str, ...]
         text = _LINK.sub(r"\1", topic(names[0]))
         invocation.emit_document(text, {"topic": names[0], "text": text}, rich=True)
         return
-    root = context.find_root()
-    for name in names:
-        group = root.command
-        if not isinstance(group, Group):
-            break
-        _, member, _ = group.resolve_command(root, [name])
+    root, rest = context.find_root(), list(names)
+    while rest and isinstance(group := root.command, Group):
+        name, member, rest = group.resolve_command(root, rest)
         assert member is not None
         root = click.Context(member, info_name=name, parent=root)
     click.echo(root.get_help(), color=False)

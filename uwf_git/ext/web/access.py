@@ -1,9 +1,9 @@
-"""Access control: only this machine's user, from this server's pages.
+"""Access control: only this machine's user and people who have signed in, from this server's pages.
 
 Browsers send requests to 127.0.0.1 from any site, and any local program can connect. So a request must name
 this server as its host (against DNS rebinding), must not come from another site by `Sec-Fetch-Site` and
 `Origin` (https://www.w3.org/TR/fetch-metadata/), and must have a cookie, for which the address printed by
-`uwf web` is exchanged once.
+`uwf web` is exchanged once, or a link of `uwf web invite`. A proxy may name a person instead, see `people`.
 
 Pages are `private, no-cache`: the store is on the same disk as the browser's cache, and form input survives
 going back.
@@ -12,13 +12,18 @@ going back.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
+
+from uwf_git.ext.web.people import LINK, RUN, SESSION, SESSION_SECONDS, Invitations, Proxy, SignedIn, sign_in
+from uwf_git.plugin import UwfError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,18 +63,41 @@ class Refusal(NamedTuple):
 _UNKNOWN = Refusal(
     401,
     "This page needs the address that uwf web printed, which lets one browser in, once."
-    " For another browser end uwf web, start it again, and open the address that it prints then.",
+    " For another browser end uwf web, start it again, and open the address that it prints then."
+    " Other people sign in by links that uwf web invite makes.",
 )
 _FOREIGN = Refusal(403, "Another site asked for this. Open the address itself.")
+_NO_LINK = Refusal(
+    401,
+    "This link was used already, is older than a day, or was revoked. Ask for another one: uwf web invite.",
+)
+_NO_PERSON = Refusal(401, "The proxy names nobody, or not one person by an address.")
+
+SIGN_IN = "/sign-in"
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;color-scheme:light dark;max-width:26em;margin:20vh auto;padding:0 1em}"
+    "button{font:inherit;padding:.5em 1em}"
+)
+_STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 
 class Access:
-    """Passes permitted requests to an application, and adds protective headers to every answer. `hosts` are
-    valid `Host` values with port; `port` is in the cookie's name, since a host's ports share cookies."""
+    """Passes permitted requests to the application for what somebody may do, one of `people.MAY`, and adds protective
+    headers to every answer. `origins` are those of the pages, whose hosts are valid `Host` values; `port` is in the
+    cookie's name, since a host's ports share cookies."""
 
-    def __init__(self, application: Application, hosts: Collection[str], port: int) -> None:
-        self._application = application
-        self._hosts = frozenset(host.lower() for host in hosts)
+    def __init__(
+        self,
+        applications: Mapping[str, Application],
+        origins: Collection[str],
+        port: int,
+        invitations: Invitations | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
+        self._applications = applications
+        self._origins = {origin.partition("://")[2].lower(): origin.lower() for origin in origins}
+        self._invitations = invitations
+        self._proxy = proxy
         self._cookie = f"uwf-{port}"
         self._secret = secrets.token_urlsafe(32)
         self.token: str | None = secrets.token_urlsafe(32)
@@ -78,9 +106,6 @@ class Access:
         """Called once somebody has."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._application(scope, receive, send)
-            return
         if scope["type"] != "http":  # no page opens a web socket
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -89,24 +114,34 @@ class Access:
             await _refuse(receive, send, refused)
         elif (without := self._redeemed(scope)) is not None:
             await self._let_in(send, without, headers)
-        elif (refused := _from_elsewhere(scope["method"], headers)) is not None:
+        elif scope["path"] == SIGN_IN and scope["method"] == "GET":
+            await self._show_link(scope, receive, send)
+        elif (refused := self._from_elsewhere(scope["method"], headers)) is not None:
             await _refuse(receive, send, refused)
-        elif not self._knows(headers.get("cookie", "")):
-            await _refuse(receive, send, _UNKNOWN)
-        elif scope["method"] in _SAFE:
+        elif scope["path"] == SIGN_IN:
+            await self._sign_in(receive, send, headers)
+        elif isinstance(who := self._who(scope, headers), Refusal):
+            await _refuse(receive, send, who)
+        else:
+            await self._pass(who, scope, receive, send)
+
+    async def _pass(self, who: SignedIn, scope: Scope, receive: Receive, send: Send) -> None:
+        sign_in(who)
+        application = self._applications[who.may]
+        if scope["method"] in _SAFE:
             if (without := _without_token(scope)) is not None:
                 await _answer(send, 303, "", (("location", without),))
             else:
-                await self._application(scope, receive, _bound(send))
+                await application(scope, receive, _bound(_ending(send, who)))
+            return
+        body = await _body(receive)
+        if isinstance(body, Refusal):
+            await _refuse(receive, send, body)
         else:
-            body = await _body(receive)
-            if isinstance(body, Refusal):
-                await _refuse(receive, send, body)
-            else:
-                await self._application(scope, _replayed(body, receive), _bound(send))
+            await application(scope, _replayed(body, receive), _bound(send))
 
     def _not_for_us(self, headers: dict[str, str]) -> Refusal | None:
-        if headers.get("host", "").lower() not in self._hosts:
+        if headers.get("host", "").lower() not in self._origins:
             return Refusal(421, "This server does not answer to that name and port.")
         if "transfer-encoding" in headers and "content-length" in headers:
             return Refusal(400, "A request must have one Content-Length.")
@@ -130,13 +165,68 @@ class Access:
             "text/html; charset=utf-8",
         )
 
-    def _knows(self, header: str) -> bool:
-        pairs = (part.strip().partition("=") for part in header.split(";"))
-        return any(
-            hmac.compare_digest(value.encode("latin-1", "replace"), self._secret.encode())
-            for name, _, value in pairs
-            if name == self._cookie
+    def _who(self, scope: Scope, headers: dict[str, str]) -> SignedIn | Refusal:
+        """Return who asks. A proxy's word goes before a cookie, which somebody else's browser may have brought."""
+        if self._proxy is not None and self._proxy.names(headers, (scope["client"] or ("",))[0]):
+            by = self._proxy.person(headers)
+            return SignedIn(by, RUN) if by is not None else _NO_PERSON
+        for value in self._cookies(headers):
+            if hmac.compare_digest(value.encode("latin-1", "replace"), self._secret.encode()):
+                return SignedIn(None, RUN)
+            if (who := self._in_session(value)) is not None:
+                return who
+        return _UNKNOWN
+
+    def _cookies(self, headers: dict[str, str]) -> Iterator[str]:
+        for part in headers.get("cookie", "").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == self._cookie:
+                yield value
+
+    def _in_session(self, secret: str) -> SignedIn | None:
+        invitations = self._invitations
+        session = invitations.find(SESSION, secret) if invitations is not None else None
+        if invitations is None or session is None:
+            return None
+        return SignedIn(session.by, session.may, lambda: invitations.find(SESSION, secret) is not None)
+
+    async def _show_link(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask whether to sign in: programs that look at links in messages would use them up, and a browser that is
+        somebody else's is not signed in by opening a page."""
+        token = dict(_query(scope)).get(TOKEN, "")
+        link = self._invitations.find(LINK, token) if self._invitations is not None else None
+        if link is None:
+            await _refuse(receive, send, _NO_LINK)
+            return
+        page = (
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in · uwf</title><style>{_STYLE}</style>'
+            '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+            f"<h1>uwf</h1><p>What you do here will be in the name of <b><bdi>{escape(link.by.ident)}</bdi></b>.</p>"
+            f'<form method="post" action="{SIGN_IN}"><input type="hidden" name="{TOKEN}" value="{escape(token)}">'
+            "<button>Sign in</button></form>"
         )
+        policy = _POLICY.replace("style-src 'self'", f"style-src 'sha256-{_STYLE_HASH}'")
+        await _answer(send, 200, page, (("content-security-policy", policy),), "text/html; charset=utf-8")
+
+    async def _sign_in(self, receive: Receive, send: Send, headers: dict[str, str]) -> None:
+        body = await _body(receive)
+        if isinstance(body, Refusal):
+            await _refuse(receive, send, body)
+            return
+        token = dict(parse_qsl(body.decode("latin-1"), max_num_fields=None)).get(TOKEN, "")
+        try:
+            begun = self._invitations.redeem(token) if self._invitations is not None else None
+        except UwfError as error:
+            await _answer(send, 500, error.message)
+            return
+        if begun is None:
+            await _answer(send, _NO_LINK.status, _NO_LINK.why)
+            return
+        secure = "; Secure" if headers.get("origin", "").startswith("https:") else ""
+        cookie = (
+            f"{self._cookie}={begun[1]}; Path=/; HttpOnly; SameSite=Strict; Max-Age={SESSION_SECONDS}{secure}"
+        )
+        await _answer(send, 303, "", (("location", "/"), ("set-cookie", cookie)))
 
     def _redeemed(self, scope: Scope) -> str | None:
         """Return the address of a request with the token, which is then used up; None without. It may come
@@ -150,19 +240,18 @@ class Access:
         self.entered()
         return _without_token(scope)
 
-
-def _from_elsewhere(method: str, headers: dict[str, str]) -> Refusal | None:
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return _FOREIGN
-    origin = headers.get("origin")
-    if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
-        return _FOREIGN
-    if method not in _SAFE and origin is None:
-        return Refusal(403, "A request that changes something needs an Origin.")
-    length = headers.get("content-length", "0")
-    if not length.isascii() or not length.isdigit() or int(length[:20]) > LARGEST:
-        return _TOO_LONG
-    return None
+    def _from_elsewhere(self, method: str, headers: dict[str, str]) -> Refusal | None:
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return _FOREIGN
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != self._origins[headers["host"].lower()]:
+            return _FOREIGN
+        if method not in _SAFE and origin is None:
+            return Refusal(403, "A request that changes something needs an Origin.")
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit() or int(length[:20]) > LARGEST:
+            return _TOO_LONG
+        return None
 
 
 _TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is too much.")
@@ -217,6 +306,21 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return replayed
+
+
+def _ending(send: Send, who: SignedIn) -> Send:
+    """Return what sends an answer as long as somebody may read it: a stream ends with their session."""
+    sent, is_ended = 0, False
+
+    async def ending(message: MutableMapping[str, Any]) -> None:
+        nonlocal sent, is_ended
+        if is_ended:
+            return
+        sent += 1
+        is_ended = sent > 2 and bool(message.get("body")) and not who.is_valid()
+        await send({"type": "http.response.body", "body": b""} if is_ended else message)
+
+    return ending
 
 
 def _bound(send: Send) -> Send:

@@ -20,6 +20,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
+from uwf_git.ext.web import people
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
     Budgets,
@@ -740,15 +741,18 @@ class Actions:
         return await self._once(("start", *sorted(form.fields.items())), carried_out)
 
     async def _once(self, key: tuple[object, ...], make: Callable[[], Coroutine[Any, Any, str]]) -> str:
-        task = self._under_way.get(key)
+        own = people.person(), *key
+        task = self._under_way.get(own)
         if task is None:
-            task = self._under_way[key] = asyncio.create_task(make())
-            task.add_done_callback(lambda _done: self._under_way.pop(key))
+            task = self._under_way[own] = asyncio.create_task(make())
+            task.add_done_callback(lambda _done: self._under_way.pop(own))
         return await asyncio.shield(task)
 
     async def _call(self, order: ActionRequest, do: Callable[[Call], ThreadId]) -> ThreadId:
+        by = people.person()  # another thread is in nobody's name
+
         def called() -> ThreadId:
-            with calling(self._location) as call:
+            with calling(self._location, by) as call:
                 return do(call)
 
         doing = asyncio.get_running_loop().run_in_executor(self._threads, called)

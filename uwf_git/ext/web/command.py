@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ import click
 
 from uwf_git.plugin import (
     Invocation,
+    NotFound,
     ProgressMeter,
+    Table,
     Usage,
     UwfError,
     adopt_news,
@@ -19,12 +22,14 @@ from uwf_git.plugin import (
     counted,
     find_thread,
     install_hint,
+    iso,
     terminal,
 )
 
 if TYPE_CHECKING:
     from uwf_git.ext.web.server import Served
 
+_LOCAL = ("127.0.0.1", "::1")
 _NEEDED = ("starlette", "uvicorn", "jinja2")
 
 
@@ -52,7 +57,23 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     "--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1. Others need --name."
 )
 @click.option(
-    "--name", "names", multiple=True, metavar="HOST", help="Host name that requests may use. Repeatable."
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="Host name that requests may use, or https://HOST of a proxy. Repeatable.",
+)
+@click.option(
+    "--person-header",
+    metavar="HEADER",
+    help="Header in which a proxy names the person, such as X-Forwarded-Email.",
+)
+@click.option(
+    "--trust-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address of the proxy. Default: 127.0.0.1 and ::1. Repeatable.",
 )
 @click.option(
     "--export",
@@ -70,12 +91,15 @@ def web(
     run: bool,
     host: str | None,
     names: tuple[str, ...],
+    person_header: str | None,
+    proxies: tuple[str, ...],
     folder: Path | None,
 ) -> None:
     """Serve web pages of threads, graphs, steps and costs on this machine, until Ctrl-C.
 
     The printed address grants access once; nothing is loaded from elsewhere. Read-only unless --write is
-    given.
+    given. Other people sign in by links of uwf web invite, or by --person-header, which is believed if the
+    proxy also sends the secret of UWF_WEB_PROXY_SECRET as Uwf-Proxy-Secret.
 
     --export writes static pages without scripts, of all threads or of one with its sub-workflows, to a folder
     that is new, empty or from an earlier export.
@@ -85,14 +109,18 @@ def web(
     if host is not None and not names:
         raise Usage("--host without a name", "say by which host it may be asked for: --name my-machine")
     if folder is not None:
-        if port or no_open or write or run or host or names:
+        if port or no_open or write or run or host or names or person_header or proxies:
             raise Usage("--export serves nothing", "give it alone, or with an ID")
         _export(invocation, folder, thread)
         return
+    if proxies and person_header is None:
+        raise Usage("--trust-proxy without a header", "name it: --person-header X-Forwarded-Email")
+    from uwf_git.ext.web.people import parse_proxy
     from uwf_git.ext.web.server import LOOPBACK, serve
     from uwf_git.ext.web.site import Site
     from uwf_git.plugin import page_addresses
 
+    proxy = parse_proxy(person_header, proxies or _LOCAL, os.environ) if person_header is not None else None
     _ = invocation.instance  # that there is a store is said here, and not on each page
     adopt_news(invocation)
     path = page_addresses.thread(find_thread(invocation, thread)) if thread else "/"
@@ -106,7 +134,79 @@ def web(
             compact=True,
         )
 
-    serve(site, path, host or LOOPBACK, names, port, tell, not no_open)
+    serve(site, path, host or LOOPBACK, names, port, tell, not no_open, proxy)
+
+
+@command(
+    'uwf web invite "Ada Example <ada@example.com>"         may answer',
+    'uwf web invite "Bob Example <bob@example.com>" --read  may look',
+    "uwf web invite --list",
+    "uwf web invite --revoke ada@example.com",
+)
+@click.argument("person", metavar="[PERSON]", required=False)
+@click.option("--read", is_flag=True, help="Allow reading only.")
+@click.option("--write", is_flag=True, help="Allow what uwf web --write does. Default.")
+@click.option("--run", is_flag=True, help="Allow what uwf web --run does.")
+@click.option("--list", "lists", is_flag=True, help="List who is invited or signed in.")
+@click.option("--revoke", metavar="ADDRESS", help="End the links and sessions of an address.")
+def invite(
+    invocation: Invocation,
+    person: str | None,
+    read: bool,
+    write: bool,
+    run: bool,
+    lists: bool,
+    revoke: str | None,
+) -> None:
+    """Print a link that signs a person in to the pages of uwf web, in one browser, once.
+
+    PERSON is NAME <ADDRESS>. What they do on the pages is recorded in this name, unsigned. They may do as much
+    as the server allows, at most. A link counts for a day, the session that it begins for 30 days.
+    """
+    from uwf_git.ext.web import people
+    from uwf_git.ext.web.access import SIGN_IN, TOKEN
+
+    instance = invocation.instance
+    instance.require_person("invites people")
+    if sum((person is not None, lists, revoke is not None)) != 1 or (
+        person is None and (read or write or run)
+    ):
+        raise Usage("name one person to invite", "or give --list, or --revoke ADDRESS")
+    if read + write + run > 1:
+        raise Usage("more than one of --read, --write and --run", "each allows what is before it")
+    invitations = people.Invitations(invocation.location)
+    if lists:
+        rows = [
+            {
+                "name": item.by.name,
+                "email": item.by.email,
+                "may": item.may,
+                "kind": item.kind,
+                "until": iso(item.until),
+            }
+            for item in invitations.all()
+        ]
+        columns = [(name, name) for name in ("name", "email", "may", "kind", "until")]
+        invocation.emit(rows, Table(*columns, empty="Nobody is invited."))
+        return
+    if revoke is not None:
+        number = invitations.revoke(revoke)
+        if not number:
+            raise NotFound(f"nobody of {revoke} is invited", "see: uwf web invite --list")
+        invocation.emit({"email": revoke, "revoked": number})
+        return
+    assert person is not None
+    by = people.parse_person(person)
+    instance.redactor.refuse(by.ident, "the person", "an invitation")
+    if not invitations.address:
+        raise Usage("uwf web has not served this store yet", "start it first: uwf web --write")
+    may = people.READ if read else people.RUN if run else people.WRITE
+    secret = invitations.invite(by, may)
+    link = f"{invitations.address}{SIGN_IN}?{TOKEN}={secret}"
+    invocation.emit(
+        {"name": by.name, "email": by.email, "may": may, "link": link},
+        lambda shown: terminal.fields([("for", by.ident), ("may", may), ("link", shown["link"])]),
+    )
 
 
 def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:

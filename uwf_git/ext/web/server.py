@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from uwf_git.ext.web.access import TOKEN, Access
+from uwf_git.ext.web.access import TOKEN, Access, Application
+from uwf_git.ext.web.people import READ, RUN, WRITE, Invitations, Proxy
 from uwf_git.ext.web.site import Site, application
 from uwf_git.plugin import Usage, UwfError, terminal
 
@@ -29,6 +30,7 @@ PORT = 8470  # unless another is requested; if taken, any free port
 _HERE = ("127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
+_SECURE = "https://"
 _BACKLOG = 128
 _CONNECTIONS = 200
 _HEADERS = 64 << 10  # bytes; cookies of all ports come along
@@ -51,18 +53,21 @@ def serve(
     port: int | None,
     tell: Callable[[Served], None],
     browse: bool,
+    proxy: Proxy | None = None,
 ) -> None:
-    """Serve until Ctrl-C. `path` is the first page, `names` further host names. `tell` is called once
-    listening. Raises Usage for a taken port or an invalid name."""
-    if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+    """Serve until Ctrl-C. `path` is the first page, `names` further host names, or origins of a `proxy`. `tell` is
+    called once listening. Raises Usage for a taken port or an invalid name."""
+    if wrong := [name for name in names if not _is_name(name)]:
         raise Usage(
-            f"--name {wrong[0]!r} is not a name of a host", "give it without a port: --name my-machine"
+            f"--name {wrong[0]!r} is not a name of a host",
+            "give it without a port: --name my-machine, or that of a proxy: --name https://my-machine",
         )
     with _socket(host, port) as listening:
         own = listening.getsockname()[1]
-        hosts = known_hosts(host, names, own)
-        access = Access(application(site), hosts, own)
-        served = Served(f"http://{hosts[0]}{path}", f"http://{hosts[0]}{path}?{TOKEN}={access.token}")
+        origins = known_origins(host, names, own)
+        invitations = _invitations(site, _named_origin(names, own) or origins[0])
+        access = Access(_applications(site), origins, own, invitations, proxy)
+        served = Served(f"{origins[0]}{path}", f"{origins[0]}{path}?{TOKEN}={access.token}")
         with _redirect(served.launch) if browse and _has_browser() else nullcontext() as file:
             if file is not None:
                 access.entered = lambda: file.unlink(missing_ok=True)
@@ -162,12 +167,48 @@ class Guarded(H11Protocol):
             self._alarm = None
 
 
-def known_hosts(host: str, names: Sequence[str], port: int) -> list[str]:
-    """Return the valid `Host` values of a server, the printed one first."""
+def _applications(site: Site) -> dict[str, Application]:
+    """Return the site for each of what people may do. Without the permission it has no routes that change something,
+    as without the option."""
+    sites = {READ: (False, False), WRITE: (site.write, False), RUN: (site.write, site.run)}
+    built = {kind: application(site._replace(write=kind[0], run=kind[1])) for kind in set(sites.values())}
+    return {may: built[kind] for may, kind in sites.items()}
+
+
+def _invitations(site: Site, origin: str) -> Invitations | None:
+    """Return the people who were invited, and note the origin at which they find this server; None for a user without
+    a home."""
+    try:
+        invitations = Invitations(site.location)
+    except Usage:
+        return None
+    with suppress(UwfError):  # `uwf web invite` says why
+        invitations.note_address(origin)
+    return invitations
+
+
+def _is_name(name: str) -> bool:
+    host, colon, port = name.removeprefix(_SECURE).partition(":")
+    if name.startswith(_SECURE) and colon:
+        return bool(_NAME.fullmatch(host)) and port.isascii() and port.isdigit() and len(port) < 6
+    return bool(_NAME.fullmatch(name.removeprefix(_SECURE)))
+
+
+def _named_origin(names: Sequence[str], port: int) -> str | None:
+    """Return the origin by which others ask for a server: a proxy's, else that of the first name."""
+    named = known_origins(_EVERYWHERE[0], names, port)
+    return next((origin for origin in named if origin.startswith(_SECURE)), next(iter(named), None))
+
+
+def known_origins(host: str, names: Sequence[str], port: int) -> list[str]:
+    """Return the origins of a server, the printed one first. Their hosts are the valid `Host` values. Of `names`, those
+    that begin with `https://` are a proxy's, and have its port."""
     own = [] if host in _EVERYWHERE else [_plain(host)]
-    hosts = [*own, *names, *(["localhost"] if _plain(host) in _HERE else [])]
-    bare = [f"[{item}]" if ":" in item else item for item in hosts]
-    return [f"{item}:{port}" for item in bare] + (bare if port == 80 else [])
+    plain = [name for name in names if not name.startswith(_SECURE)]
+    hosts = [*own, *plain, *(["localhost"] if _plain(host) in _HERE else [])]
+    bare = [f"http://[{item}]" if ":" in item else f"http://{item}" for item in hosts]
+    origins = [f"{item}:{port}" for item in bare] + (bare if port == 80 else [])
+    return [*origins, *(name.lower() for name in names if name.startswith(_SECURE))]
 
 
 def _plain(host: str) -> str:

@@ -29,6 +29,7 @@ from uwf_git.ext.web import (
     inbox,
     matrix,
     output,
+    people,
     places,
     render,
     search,
@@ -112,6 +113,8 @@ class Site(NamedTuple):
     def opened(self) -> Iterator[Instance]:
         instance = Instance(self.location)
         instance.threads.place = self.place
+        if (by := people.person()) is not None:
+            instance.store.repository.config.act_for(by)
         try:
             yield instance
         finally:
@@ -125,6 +128,7 @@ class Site(NamedTuple):
             "run": self.run,
             "live": True,
             "waits": 0,
+            "person": by.name if (by := people.person()) is not None else "",
             "version": __version__,
         }
 
@@ -194,7 +198,8 @@ def _file(path: Path) -> Callable[[Request], Any]:
 def _shows(shell: Shell, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         position = doing.told if doing is not None else 0
-        tag = tags.of(f"{request.url.path}?{request.url.query} {position} {shell.waits}")
+        state = f"{position} {shell.waits} {people.person()}"
+        tag = tags.of(f"{request.url.path}?{request.url.query} {state}")
         # A reload should correct "5 minutes ago"; a script that polls counts by itself.
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
