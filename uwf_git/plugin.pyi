@@ -102,6 +102,9 @@ from uwf_git.api.cockpit.step import plain as _plain_text
 from uwf_git.api.cockpit.step import step as _step_view
 from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE as LARGEST_IN_A_LINE
 from uwf_git.api.cockpit.weight import weight as _node_weight
+from uwf_git.api.cockpit.workflow import runs_of as _workflow_runs
+from uwf_git.api.cockpit.workflow import used_workflow as used_workflow
+from uwf_git.api.cockpit.workflow import workflow_stats as workflow_stats
 from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.conversation import next_prompt as next_prompt
 from uwf_git.api.dispatch import StepOptions as StepOptions
@@ -1052,6 +1055,7 @@ unreadable_document = _unreadable_document
 used_up_budget = _used_up_budget
 wanted_data = _wanted_data
 workflow_define = _workflow_define
+workflow_runs = _workflow_runs
 saved_views = _saved_views
 schemas = _schemas
 charts = _charts

@@ -13,6 +13,7 @@ workflow = group(
         "show": ("workflow", "Show a workflow's roles, conditions and graph."),
         "list": ("workflow", "List registered workflows."),
         "history": ("workflow", "List a workflow's versions, newest first."),
+        "stats": ("workflow_stats", "Show cost, failures and edges taken."),
         "diff": ("workflow", "Show the differences between two versions."),
         "rollback": ("workflow", "Restore an older version."),
         "propose": ("review", "Propose a version without registering it."),

@@ -30,7 +30,8 @@ ENCODED = base64.encodebytes(KEY.encode()).decode().replace("\n", "\n      ")
 
 # What only looks at a store, or writes the user's own files and configuration.
 READS = """
-workflow show, workflow list, workflow history, workflow diff, workflow graph, workflow validate, workflow rehearse
+workflow show, workflow list, workflow history, workflow stats, workflow diff, workflow graph, workflow validate
+workflow rehearse
 crew show, crew menu, crew route, crew list, crew history, crew export
 thread show, thread list, thread steps, thread timeline, thread branches, thread read, thread step-details, thread turns
 thread prompt, thread attempts, thread diff, thread log, thread stop, ps, grep, inbox, cas get, cas has, cas refs

@@ -100,6 +100,8 @@ def test_a_workflow_shows_its_versions_what_changed_and_which_ways_are_taken(
     way = browser_page.get_by_role("row", name="critic writer rejected")
     expect(way.get_by_text("never")).to_be_visible()
     keep_picture(browser_page, "workflow")
+    browser_page.get_by_role("link", name="Versions").click()
+    expect(browser_page.locator("ins", has_text="Writes.")).to_be_visible()
     browser_page.get_by_role("link", name="what it changed").click()
     expect(browser_page.get_by_text("condition rejected changed: expression")).to_be_visible()
     expect(browser_page.locator("ins", has_text="Writes.")).to_be_visible()
@@ -113,6 +115,7 @@ def test_a_bundle_is_text_and_says_whether_it_is_trusted(client: httpx.Client, u
     name = uwf("workflow", "list").json[0]["name"]
     page = client.get(f"/workflow/{name}").text
     assert "trusted here" in page and "javascript" in page
+    page = client.get(f"/workflow/{name}?tab=code").text
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
     uwf("workflow", "untrust", name)
     assert "not trusted here" in client.get(f"/workflow/{name}").text

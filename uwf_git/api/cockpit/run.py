@@ -212,7 +212,7 @@ class _Run:
         if head.archive is not None and end is None:
             now = None
         ran: list[BranchWays] = self._or(lambda: branch_ways(self._instance, self._rows), [])
-        taken = nodes_taken(_without_remarks(self._rows), end)
+        taken = nodes_taken(without_remarks(self._rows), end)
         turn = NOW if at["status"] == ThreadState.RUNNING.word else NEXT
         graph = graph_value(workflow, taken, now, turn, self._or(self._progress, ""), ran)
         last = {row.role: row.number for row in self._rows if row.kind == "step"}
@@ -442,7 +442,7 @@ def _draw(bars: Sequence[Bar]) -> None:
             branch["folded"] = False
 
 
-def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
+def without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
     has_asked = False
     for row in rows:
         if row.kind == "step":

@@ -241,7 +241,8 @@ class _Pages:
 
     def _fixed(self, path: str) -> list[tuple[str, str]]:
         bound = self._base if path in _LISTS or path.startswith("/workflow/") else []
-        whole = [("tab", "all")] if path.startswith("/thread/") else []  # a step's tabs are one page
+        has_tabs = path.startswith(("/thread/", "/workflow/"))
+        whole = [("tab", "all")] if has_tabs else []  # tabs are one page
         return [*bound, *whole, *([("since", stats.EVER)] if path == "/stats" else [])]
 
 

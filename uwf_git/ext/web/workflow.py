@@ -1,4 +1,4 @@
-"""`/workflows` and `/workflow/NAME`."""
+"""`/workflows` and `/workflow/NAME`: its graph with the ways that runs took, its runs, versions, roles and code."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ from uwf_git.plugin import (
     compare_trees,
     definitions,
     duration_text,
-    graph_value,
     list_threads,
-    nearest,
     node_label,
     past_versions,
     registered_versions,
     rehearse,
     stored_workflow,
+    thread_items,
     unified_diff,
+    used_workflow,
     without_quiet_branches,
+    workflow_runs,
+    workflow_stats,
 )
 
 LINES = 2000  # of a difference, and of a bundle's code
@@ -81,47 +83,60 @@ def _states(threads: Sequence[ListedThread]) -> dict[str, Any]:
     return {"threads": len(times), "states": states, "last": max(times, default=None), "hash": newest}
 
 
+TABS = ("overview", "runs", "versions", "roles", "code")
+ALL = "all"
+"""The tab of an export, which has them all on one page."""
+RUNS = 50
+
+
 def page(instance: Instance, request: PageRequest) -> Page:
     """Show a workflow by name, NAME~2, CREW/ID or hash; an unregistered name is that of the newest thread
-    with it. Query: versions `from` and `to`, `rehearse`, and `thread`. Raises NotFound, Usage."""
-    name = request.parts["name"]
-    resolved_workflow = stored_workflow(instance, name)
-    if resolved_workflow is None and (version := _used(instance).get(name, _UNUSED)["hash"]):
-        name, resolved_workflow = version, stored_workflow(instance, version)
-    if resolved_workflow is None:
-        hint = nearest(name, instance.registry.names()) or "see: uwf workflow list"
-        raise NotFound(f"no workflow {name!r}", hint)
+    with it. Query: `tab`, versions `from` and `to`, `rehearse`, and `thread`. Raises NotFound, Usage."""
+    resolved_workflow = used_workflow(instance, request.parts["name"])
     workflow = resolved_workflow.workflow
+    known = workflow.name in instance.registry.names() or request.parts["name"] != workflow.name
+    name = request.parts["name"] if known else resolved_workflow.hash
+    runs = workflow_runs(instance, workflow.name, request.all("thread"))
+    stats = workflow_stats(instance, resolved_workflow, runs)
     versions = _versions(instance, resolved_workflow)
-    use = _used(instance, request.all("thread")).get(workflow.name, _UNUSED)
+    compares = bool(request.one("from") or request.one("to"))
+    tab = request.one("tab", "versions" if compares else TABS[0])
+    if tab not in (*TABS, ALL):
+        raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
     report = (
         _rehearsed(instance, resolved_workflow) if request.one("rehearse") and workflow.code is None else None
     )
-    bundle = bundle_of(workflow, instance, resolved_workflow.commit)
-    graph = graph_value(workflow)
+    graph = stats["graph"]
+    shown = set(TABS) if tab == ALL else {tab}
     return Page(
         "workflow.html",
         workflow.name,
         {
             "asked": request,
+            "tab": tab,
+            "tabs": TABS,
+            "shown": shown,
             "name": name,
             "workflow": workflow,
             "hash": resolved_workflow.hash,
             "commit": resolved_workflow.commit,
+            "stats": stats,
+            "figures": {version["hash"]: version for version in stats["versions"]},
+            "runs": thread_items(instance, runs[:RUNS]) if "runs" in shown else [],
             "versions": versions,
-            "current": next((item["hash"] for item in versions if item["current"]), None),
+            "newest": next((item["hash"] for item in versions if item["current"]), None),
             "note": definitions.history_note,
-            "use": use,
             "difference": _difference(instance, request, versions, resolved_workflow),
-            "graph": Markup(drawing(graph)) if workflow.graph else None,
+            "graph": Markup(drawing(graph)) if workflow.graph and "overview" in shown else None,
             "described": described(graph),
-            "transitions": _transitions(workflow, report),
-            "roles": _roles(resolved_workflow),
+            "transitions": _transitions(workflow, report, graph) if "overview" in shown else [],
+            "roles": _roles(resolved_workflow) if "roles" in shown else [],
             "conditions": [condition for _, condition in sorted(workflow.conditions.items())],
             "budget": _budget(workflow),
             "report": report,
-            "bundle": bundle,
-            "code": _code(instance, resolved_workflow) if workflow.code is not None else None,
+            "bundle": bundle_of(workflow, instance, resolved_workflow.commit),
+            "code": _code(instance, resolved_workflow) if "code" in shown else None,
+            "lasted": duration_text,
         },
     )
 
@@ -158,7 +173,9 @@ def _difference(
     after = request.one("to")
     before = request.one("from")
     if not (after or before):
-        return None
+        if request.one("tab") != "versions" or len(versions) < 2:
+            return None
+        after = str(versions[0]["hash"])
     sides = [_side(instance, before or _before(versions, after)), _side(instance, after or workflow.hash)]
     old, new = (instance.registry.files(Oid(hex=str(side.commit))) for side in sides)
     lines = list(unified_diff(old, new, [f"{side.workflow.name} {side.hash}" for side in sides]))
@@ -189,7 +206,10 @@ def _before(versions: Sequence[Mapping[str, Any]], after: str) -> str:
     return hashes[places[0] + 1]
 
 
-def _transitions(workflow: Workflow, report: Rehearsal | None) -> list[dict[str, Any]]:
+def _transitions(
+    workflow: Workflow, report: Rehearsal | None, graph: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    passed = {(way["source"], way["target"]): way["times"] for way in graph["ways"]}
     taken = Counter[tuple[str, str, str | None, str | None]]()
     for use in report.edges if report else ():
         taken[use.source, use.target, use.status, use.condition] += use.taken
@@ -201,6 +221,7 @@ def _transitions(workflow: Workflow, report: Rehearsal | None) -> list[dict[str,
             "condition": edge.condition,
             "text": edge.text,
             "prompt": edge.prompt,
+            "runs": passed.get((arrow.source, arrow.target), 0),
             "taken": taken[arrow.source, edge.leads_to, edge.status, edge.condition],
         }
         for arrow in DiagramDrawing(workflow).arrows
@@ -280,9 +301,20 @@ def _amount(key: str, value: float) -> str:
 
 
 def _code(instance: Instance, workflow: ResolvedWorkflow) -> dict[str, Any]:
+    """Return the files of a version as written, or a `problem`, and the number of lines that are left out."""
     try:
-        data = instance.registry.code_of(workflow.hash)
+        if workflow.workflow.code is not None:
+            files = {"": instance.registry.code_of(workflow.hash)}
+        elif workflow.commit is not None:
+            files = instance.registry.files(Oid(hex=workflow.commit))
+        else:
+            files = {}
     except UwfError as error:
-        return {"problem": error.message, "text": "", "hidden": 0}
-    lines = data.decode("utf-8", "replace").splitlines()
-    return {"problem": "", "text": "\n".join(lines[:LINES]), "hidden": max(0, len(lines) - LINES)}
+        return {"problem": error.message, "files": [], "hidden": 0}
+    room, hidden, shown = LINES, 0, []
+    for name, data in files.items():
+        lines = data.decode("utf-8", "replace").splitlines()
+        hidden += max(0, len(lines) - room)
+        shown.append((name, "\n".join(lines[:room])))
+        room = max(0, room - len(lines))
+    return {"problem": "", "files": shown, "hidden": hidden}

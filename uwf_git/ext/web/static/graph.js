@@ -169,9 +169,14 @@ function framed(box, picture, { width, height }) {
   bar.append(large, button("−", "Smaller", "-"), shown, button("+", "Larger", "+"), button("Fit", "Fit the graph in", 0));
   const at = old && [old.scrollLeft, old.scrollTop];
   const focused = box.contains(document.activeElement);
-  if (!box.style.height) box.style.height = `${box.getBoundingClientRect().height}px`;
+  if (!box.style.height && !box.classList.contains("whole")) box.style.height = `${box.getBoundingClientRect().height}px`;
   box.classList.add("framed");
   box.replaceChildren(bar, frame);
+  if (box.classList.contains("whole") && !box.classList.contains("large")) {
+    // As high as it needs: nothing of this page is read before its graph.
+    const needed = height * Math.max(READABLE, Math.min(1, (frame.clientWidth - 2) / width)) + 4;
+    box.style.height = `${bar.offsetHeight + 10 + Math.min(needed, innerHeight * 0.75)}px`;
+  }
   zoom(Number(box.dataset.scale) || Math.max(READABLE, fits()));
   if (focused) frame.focus({ preventScroll: true });
   if (at) [frame.scrollLeft, frame.scrollTop] = at;
