@@ -159,17 +159,23 @@ class Filled:
             parts = {"a": self.done, "b": self.forked, "name": "trip" if "crew" in pattern else "hostile"}
             threads = (self.done, self.forked, self.asking) if "{id}" in pattern else ("",)
             for thread in threads:
-                at = {**parts, "id": thread, "number": "1", "node": self.attempt}
+                at = {**parts, "id": thread, "number": "1", "node": self.attempt, "hash": self.attempt}
                 yield _filled(pattern, at)
             if "{" in pattern:
-                yield _filled(pattern, dict.fromkeys((*parts, "id", "number", "node"), odd))
+                yield _filled(pattern, dict.fromkeys((*parts, "id", "number", "node", "hash"), odd))
             yield (
-                _filled(pattern, {**parts, "id": self.done, "number": "1", "node": self.attempt})
+                _filled(
+                    pattern,
+                    {**parts, "id": self.done, "number": "1", "node": self.attempt, "hash": self.attempt},
+                )
                 + "?"
                 + urlencode(dict.fromkeys(_QUERY, X))
             )
         yield f"/?{urlencode({'search': X, 'author': X, 'workflow': X})}"
         yield f"/?{urlencode({'search': 'script', 'tab': 'all'})}"
+        yield from (f"/?{urlencode({'at': at})}" for at in (self.asking, X))
+        yield f"/?{urlencode({'for': X})}"
+        yield f"/threads?{urlencode({'q': f'--sort cost {X}', 'open': X, 'done': X, 'thread': X})}"
         yield f"/start?{urlencode({'workflow': X})}"
         yield "/workflow/trip/plan-trip"
         yield f"/{odd}"
