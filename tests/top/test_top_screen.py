@@ -252,6 +252,44 @@ def test_long_lines_are_cut_and_their_rest_is_a_key_away(uwf: Uwf) -> None:
     play(script, columns=80, rows=24)
 
 
+def test_of_a_flood_of_output_the_end_is_shown(
+    uwf: Uwf, begin: Begin, script: Callable[[str, str], Path]
+) -> None:
+    schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
+    uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
+    thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
+    flood = script(
+        "flood",
+        "import sys, time\nfrom pathlib import Path\n"
+        "for number in range(300_000): print('line', number, '\\x1b[31mred\\x1b[0m \\x1b[2J' + 'x' * 40)\n"
+        "print('the last line', flush=True)\n"
+        "while not Path('go').exists(): time.sleep(0.02)\nprint('{\"text\": \"done\"}')\n",
+    )
+    step = begin("thread", "step", thread, "--agent", f"uwf-exec {flood}")
+
+    async def played(player: Player) -> None:
+        await player.wait(lambda text: "1 running" in text and "│ the last line" in text)
+        assert "line 299999 red xxx" in player.text and is_harmless(player.text.replace("\n", ""))
+        assert len(player.app._pane.lines) <= 6_000
+        Path("go").touch()
+        await player.wait("no such threads")
+
+    play(played)
+    assert step.wait() == 0
+
+
+def test_a_store_that_goes_away_is_told_and_comes_back(uwf: Uwf, root: Path, thread: str) -> None:
+    async def script(player: Player) -> None:
+        await player.wait("1 idle")
+        root.rename(root.with_name("away"))
+        await player.wait(lambda text: "1 idle" not in text)
+        await player.press("j", "enter", "tab", "r", "escape")
+        root.with_name("away").rename(root)
+        await player.wait("1 idle")
+
+    play(script)
+
+
 def test_the_help_has_every_key(uwf: Uwf, thread: str) -> None:
     from uwf_git.ext.top.keys import KEYS
 
