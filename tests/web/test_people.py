@@ -18,7 +18,7 @@ from approvers import at_gate, release
 from cli_samples import ASKS, PAIR, scripted, write
 from conftest import Uwf
 from git_servers import git
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from signers import Signer, trust_file
 from site_serving import Serve, Serving, entered, keep_picture
 
@@ -634,7 +634,7 @@ def test_agents_do_not_inherit_the_secret_of_the_proxy(
 
 
 def test_a_person_signs_in_and_answers_in_a_browser(
-    serve: Serve, uwf: Uwf, browser_page: Page, thread: str, browser: Browser
+    serve: Serve, uwf: Uwf, browser_page: Page, thread: str
 ) -> None:
     uwf("thread", "step", thread, "--agent", scripted(ASKS))
     serving = serve("--write")
@@ -645,8 +645,6 @@ def test_a_person_signs_in_and_answers_in_a_browser(
     expect(browser_page.get_by_role("banner").get_by_text("as Grace Example")).to_be_visible()
     assert browser_page.url == f"{serving.address}/"
     keep_picture(browser_page, "signed-in")
-    browser_page.set_viewport_size({"width": 390, "height": 844})
-    keep_picture(browser_page, "signed-in-narrow")
     browser_page.get_by_role("button", name="blue").click()
     expect(browser_page.get_by_text("All done.")).to_be_visible()
     assert uwf("thread", "steps", thread).json[-1]["output"] == {"answer": "blue"}

@@ -75,8 +75,9 @@ _NO_PERSON = Refusal(401, "The proxy names nobody, or not one person by an addre
 
 SIGN_IN = "/sign-in"
 _STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;color-scheme:light dark;max-width:26em;margin:20vh auto;padding:0 1em}"
-    "button{font:inherit;padding:.5em 1em}"
+    ":root{color-scheme:light dark}body{font:14px/1.5 system-ui;max-width:24em;margin:18vh auto;padding:0 1em}"
+    "h1{font-size:1.4em}b{display:block;overflow-wrap:anywhere}button{font:inherit;font-weight:600;padding:.5em 1.2em;"
+    "border:0;border-radius:6px;background:#0b57d0;color:#fff}"
 )
 _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
@@ -201,7 +202,8 @@ class Access:
         page = (
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in · uwf</title><style>{_STYLE}</style>'
             '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
-            f"<h1>uwf</h1><p>What you do here will be in the name of <b><bdi>{escape(link.by.ident)}</bdi></b>.</p>"
+            "<h1>Sign in to uwf</h1><p>What you do there is recorded in the name of"
+            f" <b><bdi>{escape(link.by.ident)}</bdi></b></p>"
             f'<form method="post" action="{SIGN_IN}"><input type="hidden" name="{TOKEN}" value="{escape(token)}">'
             "<button>Sign in</button></form>"
         )
