@@ -203,9 +203,9 @@ def test_steps_say_what_each_took_and_cost(
     assert (priced["seconds"], priced["cost"], priced["unpriced"]) == (83.0, 3.0, 0)
     assert silent["cost"] is None
     shown = on_terminal("thread", "steps", thread, env={"NO_COLOR": "1"}, columns=80)[1].splitlines()
-    assert shown[0].split() == ["time", "role", "agent", "took", "cost", "output"]
-    assert "1m 23s" in shown[1] and "$3.00" in shown[1] and max(map(len, shown)) <= 80
-    assert priced["step"] in uwf("thread", "steps", thread, "--format", "text").out
+    assert shown[0].split() == ["step", "time", "role", "agent", "took", "cost", "output"]
+    assert priced["step"] in shown[1] and "1m 23s" in shown[1] and "$3.00" in shown[1]
+    assert max(map(len, shown)) <= 80
 
 
 def test_a_step_is_named_by_its_number_in_a_thread(uwf: Uwf, thread: str) -> None:

@@ -321,25 +321,17 @@ _NUMBER = ("", "{number:4d}")
 
 
 def _steps_text(value: Any) -> str:
-    """Return a table of steps; on a terminal without hashes, for which ID@N stands, if it is narrow."""
-    room = terminal.width()
-    hashes = () if room is not None and room < _ROOMY else ("step",)
     return Table(
-        *(_NUMBER, *hashes, ("time", "time" if room is None else _short_time)),
+        *(_NUMBER, "step", ("time", "time" if terminal.width() is None else _short_time)),
         *(("role", lambda step: terminal.style(role_name(step["role"]), "bold")), ("agent", credited)),
-        *(
-            ("took", lambda step: duration(step["seconds"]) if step["seconds"] >= _SHORTEST else ""),
-            ("cost", _cost_of),
-        ),
-        ("output", "summary"),
+        ("took", lambda step: duration(step["seconds"]) if step["seconds"] >= _SHORTEST else ""),
+        *(("cost", _cost_of), ("output", "summary")),
         empty="no steps yet",
-        free=-1,
         optional=("took", "cost"),
     )(value)
 
 
 _SHORTEST = 0.1  # seconds that are shown
-_ROOMY = 100  # columns of a terminal that has room for hashes
 
 
 def _short_time(step: Any) -> str:
