@@ -44,12 +44,13 @@ _GROUPS = {
 class Row(NamedTuple):
     """A thread of the list. `depth` is how many parents are above it. Its `item`, as of `thread_items`, is read once it
     is in sight; of one that runs it has `heard`, when its agent last said anything, and `since`, when its step began,
-    in Unix seconds."""
+    in Unix seconds. `request` is the id of what its running agent asks leave for, "" for nothing."""
 
     listed: ListedThread
     group: int
     depth: int = 0
     item: Item | None = None
+    request: str = ""
 
     @property
     def thread(self) -> ThreadId:
@@ -72,7 +73,7 @@ class Row(NamedTuple):
         reason = (
             self.item["line"] if self.item is not None and self.state is not ThreadState.RUNNING else None
         )
-        return self.thread, self.state, self.group, at, reason
+        return self.thread, self.state, self.request, at, reason
 
 
 class Board(NamedTuple):
@@ -106,7 +107,7 @@ class Watcher:
         """Return the board, with the items of the rows `sight`, if it differs from that of the last call, else None."""
         held, runs = self.instance.locks.held(), self.instance.locks.runs()
         requests = permission_requests(self.instance) if held else []
-        asking = frozenset(request.thread for request in requests)
+        asking = {request.thread: request.id for request in reversed(requests)}
         seen = self._refs.mark(), held, runs, asking, wanted
         is_new = again or seen != self._seen
         if is_new:
@@ -160,12 +161,13 @@ class Watcher:
         self._board = self._board._replace(rows=tuple(rows))
 
 
-def _read(instance: Instance, wanted: Filter, asking: Container[ThreadId]) -> Board:
+def _read(instance: Instance, wanted: Filter, asking: Mapping[ThreadId, str]) -> Board:
     try:
         threads, left_out = board_threads(instance, wanted.filters)
         above = board_head(instance, threads)
+        ordered = in_order(instance, threads, wanted.filters.sort)
         rows = [
-            Row(thread, _group(thread, asking)) for thread in in_order(instance, threads, wanted.filters.sort)
+            Row(thread, _group(thread, asking), request=asking.get(thread.thread, "")) for thread in ordered
         ]
         parents = parent_threads(instance, [row.head for row in rows if row.head is not None])
     except (UwfError, OSError) as error:
@@ -183,7 +185,6 @@ def _read(instance: Instance, wanted: Filter, asking: Container[ThreadId]) -> Bo
 
 
 def _group(thread: ListedThread, asking: Container[ThreadId]) -> int:
-    """`asking` are threads whose agents ask leave for something."""
     state = thread.state
     if state is ThreadState.PAUSED:
         return PAUSED
