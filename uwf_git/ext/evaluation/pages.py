@@ -49,6 +49,7 @@ def suite(instance: Instance, request: PageRequest) -> Page:
     )
     from uwf_git.ext.evaluation.commands.sides import BASELINE, names_of
     from uwf_git.ext.evaluation.comparison import compare
+    from uwf_git.ext.evaluation.grid import grid
     from uwf_git.ext.evaluation.suite import Suites
 
     name = request.parts["name"]
@@ -65,6 +66,7 @@ def suite(instance: Instance, request: PageRequest) -> Page:
             for run in runs[:RUNS]
         ],
         "baseline": baseline,
+        "grid": grid(instance, found, names),
         "compared": None,
         "shown": None,
     }

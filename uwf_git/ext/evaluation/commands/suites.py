@@ -329,6 +329,7 @@ _SUITES = Table(
 def show(invocation: Invocation, suite: str, case: str | None) -> None:
     """Show a suite's cases and results."""
     from uwf_git.ext.evaluation.commands.sides import names_of
+    from uwf_git.ext.evaluation.grid import grid
     from uwf_git.ext.evaluation.sides import judges_of, run_name
     from uwf_git.ext.evaluation.suite import Suites
 
@@ -351,7 +352,7 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
         }
         runs.append(run_value(run, results) | more)
     value = {"suite": suite, "commit": str(read.commit), "cases": values, "runs": runs}
-    invocation.emit(value, _suite_text)
+    invocation.emit({**value, "grid": grid(invocation.instance, read, names)}, _suite_text)
 
 
 def _suite_text(value: Mapping[str, Any]) -> str:
@@ -359,7 +360,27 @@ def _suite_text(value: Mapping[str, Any]) -> str:
     cases = _CASES(value["cases"]) or none
     if not (runs := value["runs"]):
         return cases
-    return f"{cases}\n{_RUNS(runs[-10:])}{parts_of_run(runs[-1])}"
+    return f"{cases}\n{_RUNS(runs[-10:])}{parts_of_run(runs[-1])}{_grid_text(value['grid'])}"
+
+
+def _grid_text(value: Mapping[str, Any]) -> str:
+    """Return the cases by runs, "" for a single run."""
+    if len(value["runs"]) < 2:
+        return ""
+    header = ("case", *(time_ago(run["time"]) for run in value["runs"]))
+    return "\n" + terminal.table(
+        [(row["case"], *map(_grid_cell, row["cells"])) for row in value["cases"]], header
+    )
+
+
+def _grid_cell(cell: Mapping[str, Any] | None) -> str:
+    from uwf_git.ext.evaluation.comparison import LOSS, WIN
+
+    if cell is None:
+        return ""
+    score = "–" if cell["score"] is None else f"{cell['score']:.2f}"
+    mark, colour = {WIN: ("▲", "green"), LOSS: ("▼", "red")}.get(cell["change"], (" ", ""))
+    return str(terminal.style(f"{mark} {score}", colour)) + (" flaky" if cell["flaky"] else "")
 
 
 _CASES = Table(
