@@ -133,6 +133,7 @@ from uwf_git.api.outcome import code_left as _code_at_end
 from uwf_git.api.preflight import require_played as require_played
 from uwf_git.api.preflight import require_ready as require_ready
 from uwf_git.api.preflight import require_ready_thread as require_ready_thread
+from uwf_git.api.progress import steering_value as steering_value
 from uwf_git.api.progress import step_value as step_value
 from uwf_git.api.published_requirements import unmet_requirements as unmet_requirements
 from uwf_git.api.run import Options as _RunOptions
@@ -418,6 +419,7 @@ from uwf_git.engine.spending import together as _spent_together
 from uwf_git.engine.spending import tokens_in as tokens_in
 from uwf_git.engine.spending import tokens_of_step as tokens_of_step
 from uwf_git.engine.state import state as _thread_state_value
+from uwf_git.engine.steering import fate as _remark_fate
 from uwf_git.engine.step import kill as _kill_thread
 from uwf_git.engine.step import step as _step_thread
 from uwf_git.engine.step import step_without_hooks as step_without_hooks
@@ -1000,6 +1002,7 @@ read_definitions = _read_definitions
 read_yaml = _read_yaml
 registered_versions = _registered_versions
 related_threads = _related_threads
+remark_fate = _remark_fate
 remark_on = _remark_on
 author_name = _author_name
 node_places = _node_places

@@ -17,27 +17,10 @@ from commands import begin, wait_for, wait_until, wait_until_gone
 from conftest import Uwf
 from model_script import Asked, Turn
 from model_server import Call, Hang, ModelServer, Say, serving
+from steering_agents import TALKER
 
 TEXT = "Keep the old flag working."
 DONE = "---\ntext: done\n---\n\nThat is all.\n"
-TALKER = """\
-import os, time
-from pathlib import Path
-from uwf_git.kit import Reply, TurnRecord, create_agent
-
-def run(ctx):
-    ctx.in_session("s-1")
-    ctx.record(TurnRecord("assistant", "I look."))
-    Path("started").write_text(str(os.getpid()))
-    while not Path("go").exists():
-        time.sleep(0.01)
-    return Reply("---\\ntext: done\\n---\\n", session="s-1")
-
-def continue_(ctx, session, message):
-    return Reply(f"---\\ntext: went on in {session}\\n---\\n", session=session)
-
-create_agent("talker", run, continue_).main()
-"""
 LOOK = Call("list_dir", {"path": "."}, "I look first.")
 
 

@@ -284,6 +284,18 @@ def _permit(at: ActionTarget, form: Form) -> ActionRequest:
     return ActionRequest(("thread", "permit", *options, "--", at.thread, request), do=do)
 
 
+def _say(at: ActionTarget, form: Form) -> ActionRequest:
+    text = form.text("remark")
+    if not text.strip():
+        raise Usage(f"the remark to thread {at.thread} is empty", "say something")
+
+    def do(call: Call) -> ThreadId:
+        control.steer(call.instance, at.thread, text)
+        return at.thread
+
+    return ActionRequest(("thread", "say", "--message=-", "--", at.thread), text, do)
+
+
 def _step(at: ActionTarget, _form: Form) -> ActionRequest:
     return ActionRequest(("thread", "step", "--", at.thread))
 
@@ -320,6 +332,7 @@ ACTIONS = (
     Action("kill", _kill),
     Action("budget", _budget),
     Action("permit", _permit),
+    Action("say", _say),
     Action("step", _step, moves=True, runs=True),
     Action("run", _run, moves=True, runs=True),
     Action("retry", _retry, moves=True, runs=True),
@@ -396,6 +409,9 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         names.add("answer")
     if state.actor is thread_states.Actor.AGENT and not head.row.asks and turn is None:
         names |= {"step", "run"}
+        names.add("say")
+    elif state is ThreadState.RUNNING:
+        names.add("say")
     elif state.actor is thread_states.Actor.BRANCHES:
         names.add("run")
     if state.group is thread_states.Group.FAILED and _may_retry(instance, head):
@@ -408,7 +424,7 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         (row.name, row.label) for row in extensions.thread_actions() if _offers(row, instance, head)
     )
     names |= {name for name, _ in others}
-    fields = {"answer": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
+    fields = {"answer": "TEXT", "remark": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
     form = Form(fields | dict.fromkeys(limits, "+N"))
     at = ActionTarget(instance, head)
     commands = {action.name: action.order(at, form).shown for action in ACTIONS if action.name in names}

@@ -44,8 +44,10 @@ from uwf_git.plugin import (
     node_weight,
     page_addresses,
     related_threads,
+    remark_fate,
     role_name,
     run_view,
+    steering_value,
     step_value,
     thread_outlook,
     thread_rows,
@@ -273,8 +275,13 @@ class _Thread:
             "running": {"persona": None, **step_value(running)} if running else None,
             "child": running.child.thread if running and running.child else None,
             "live": steps.live_turns(instance, head.thread) if running else ([], 0),
+            "remarks": self._or(self._remarks, []),
             "chosen": None if asks or is_running else self._or(self._newest, None),
         }
+
+    def _remarks(self) -> list[dict[str, Any]]:
+        waiting = steering_value(self._instance, self._head).get("remarks", [])
+        return [{**remark, "fate": remark_fate(remark)} for remark in waiting]
 
     def _newest(self) -> dict[str, Any] | None:
         bars = [bar for bar in self._run["bars"] if bar["node"]]
