@@ -11,6 +11,8 @@ from conftest import Uwf
 from fan_outs import World, audit, failing, refused
 
 from uwf_git.api import control
+from uwf_git.api.cockpit.inbox import inbox
+from uwf_git.api.cockpit.retry import plan_retry, to_retry
 from uwf_git.api.events import Events
 from uwf_git.api.fork import fork, fork_step
 from uwf_git.api.listing import Filters, listed, thread_items, without_quiet_branches
@@ -151,6 +153,31 @@ def test_a_thread_that_was_killed_before_its_join_goes_on_before_the_fork(world:
     control.kill(world.instance, thread)
     error = refused(lambda: control.resume(world.instance, thread, "Go on"))
     assert isinstance(error, Invalid) and error.hint.endswith(f"uwf thread fork {thread} --at 1")
+
+
+def test_a_retry_of_a_fan_out_that_failed_begins_its_branches_anew_and_a_branch_leaves_that_to_it(
+    world: World,
+) -> None:
+    world.put(audit(policy="need: 2"))
+    thread = world.start()
+    branches = world.forked(thread)
+    for branch in branches[:2]:
+        control.kill(world.instance, branch, "no use")
+    assert world.head(thread).archive is not None
+    plan = plan_retry(world.instance, world.head(thread))
+    anew = fork(world.instance, thread, plan.at)
+    assert world.head(anew).row.role == "planner" and not world.head(anew).waits_for_join
+
+    world.put(audit(policy="onFailure: fail"))
+    thread = world.start()
+    branches = world.forked(thread)
+    world.roles["fixer"] = failing("no luck")
+    refused(lambda: world.step(branches[1]))
+    assert plan_retry(world.instance, world.head(thread)).at == 1
+    error = refused(lambda: plan_retry(world.instance, world.head(branches[1])))
+    assert error.hint.endswith(f"uwf thread retry {thread}")
+    assert to_retry(world.instance, [thread, *branches]) == [thread]
+    assert [item["thread"] for item in inbox(world.instance, only=["failed"])] == [thread]
 
 
 def test_a_pause_of_a_parent_is_one_of_its_open_branches_and_so_is_its_end(world: World) -> None:

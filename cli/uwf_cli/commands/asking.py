@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
+_TITLE = 100  # characters of a task above its question
+
 
 @command(
     'uwf thread answer 01JK7M -m "Use PostgreSQL"',
@@ -139,7 +141,7 @@ def _answer_all(invocation: Invocation, threads: Sequence[str], given: _Given) -
 
 def _introduce(invocation: Invocation, name: str, which: str) -> None:
     row = invocation.instance.threads.head(find_thread(invocation, name)).row
-    line = terminal.escape(f"{row.name}: {row.title}")
+    line = terminal.escape(one_line(f"{row.name}: {row.title}", _TITLE))
     sys.stderr.write(f"{terminal.style(which, 'dim')}  {terminal.style(line, 'bold')}\n")
     sys.stderr.flush()
 
