@@ -620,6 +620,24 @@ def test_a_thread_that_leaves_its_tab_says_where_it_is(
     expect(browser_page.locator(".tabs a[aria-current] .count")).to_have_text("0")
 
 
+def test_a_question_of_the_inbox_that_is_answered_elsewhere_says_so(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    other = uwf("thread", "fork", thread).json["thread"]
+    browser_page.goto(serve("--write").launch.replace("/?", f"/?at={thread}&"))
+    field = browser_page.get_by_label("Or say something else")
+    field.fill("Rather a green one")
+    uwf("thread", "answer", thread, "-m", "1")
+    expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
+    expect(field).to_have_value("Rather a green one")
+    expect(browser_page.locator(".item button[type=submit], .item button:not([type])").first).to_be_disabled()
+    browser_page.get_by_role("button", name="show").click()
+    expect(browser_page.get_by_label("What you had typed")).to_have_value("Rather a green one")
+    expect(browser_page.locator(f"#item-{other}")).to_be_visible()
+    expect(field).to_have_value("")
+
+
 def test_what_was_typed_is_neither_lost_nor_moved_into_another_field(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
