@@ -24,9 +24,13 @@ function write() {
   }
 }
 
+const shown = () => document.querySelector("#content [data-thread]")?.dataset.thread;
+
 // A thread that is looked at is read as far as it is.
+let seen;
 function see() {
-  const thread = document.querySelector("#content [data-thread]")?.dataset.thread;
+  const thread = shown();
+  seen = thread;
   if (!thread || document.hidden) return;
   opened = read();
   opened.threads[thread] = Date.now();
@@ -63,6 +67,7 @@ function look() {
 
 let due = 0;
 function soon() {
+  if (shown() !== seen) see();
   due ||= setTimeout(() => {
     due = 0;
     look();
