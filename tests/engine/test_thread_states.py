@@ -69,10 +69,12 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/web/events.py": {"failed"},
     "ext/web/thread.py": {"paused", "running"},
     "format/types.py": {"failed"},
+    "api/cockpit/run.py": {"failed"},
     "commands/asking.py": {"paused"},
     "commands/conversation.py": {"failed"},
     "commands/reading.py": {"completed", "paused", "running"},
     "commands/spending.py": {"failed"},
+    "commands/timeline.py": {"failed"},
     "commands/watch.py": {"failed", "paused", "waiting"},
 }
 ANSWERS_AND_RESULTS = {  # of agents, tools, calls, judges and checks

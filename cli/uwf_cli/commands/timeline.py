@@ -13,11 +13,19 @@ from uwf_cli.invocation import Invocation, find_head
 from uwf_cli.options import THREAD
 from uwf_cli.output import dollars
 from uwf_git.base.text import counted, duration
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.types import role_name
 
 _WIDTH = 100  # columns of output that is not a terminal's
 _SHORTEST, _LONGEST = 16, 60  # columns of a bar's track
 _ROLE, _VERDICT = 18, 30
+_MARKS = {
+    "attempt": "✗",
+    "branch": "",
+    ThreadState.RUNNING.word: "▸",
+    ThreadState.JOINING.word: "▸",
+    ThreadState.ASKING.word: "?",
+}
 _WAITS, _WORKS, _FOLD = "·", "█", "~"
 
 
@@ -56,7 +64,7 @@ def _head(value: Any) -> str:
 
 def _rows(bars: Any, depth: int = 0) -> Iterator[tuple[Any, tuple[str, ...]]]:
     for bar in bars:
-        mark = {"attempt": "✗", "branch": "", "running": "▸", "joining": "▸", "waiting": "?"}.get(bar["kind"])
+        mark = _MARKS.get(bar["kind"])
         number = str(bar["number"] or "") if mark is None else mark
         role = "  " * depth + terminal.cut(role_name(bar["role"]), _ROLE)
         verdict = terminal.cut(" ".join(bar["verdict"].split()), _VERDICT)
@@ -95,7 +103,7 @@ def _drawn(bar: Any, track: int) -> str:
     if bar is None:
         return " " * track
     wait, begin, end = (min(track, round(share * track)) for share in bar["drawn"])
-    works = 0 if bar["kind"] == "waiting" else max(end - begin, 1)
+    works = 0 if bar["kind"] == ThreadState.ASKING.word else max(end - begin, 1)
     begin = min(begin, track - works)
     waits = _WAITS * max(0, begin - wait)
     if bar["folded"] and waits:

@@ -42,7 +42,11 @@ _HEAVIEST = 24 << 20  # bytes of runs that are read to sum up
 _TURNS = 200  # turns that are read for what a step took
 _MOST_IDLE = 0.1  # of the time that agents worked: as long a wait is drawn at most
 _LINE, _BY = 300, 60  # characters
-_RUNNING = ThreadState.RUNNING.word
+_RUNNING, _JOINING, _WAITING = NOW_KINDS = (
+    *words((ThreadState.RUNNING, ThreadState.JOINING, ThreadState.ASKING)),
+)
+"""The kinds of a bar of what goes on now."""
+
 _BAD = frozenset(words((ThreadState.FAILING, ThreadState.FAILED, ThreadState.KILLED, ThreadState.CORRUPT)))
 
 Bar = dict[str, Any]
@@ -135,7 +139,7 @@ class _Run:
         status = at["status"]
         bars = self._bars(at)
         end = max((bar["end"] for bar in bars), default=0.0)
-        is_moving = bool(bars) and bars[-1]["kind"] in ("running", "waiting", "joining")
+        is_moving = bool(bars) and bars[-1]["kind"] in NOW_KINDS
         value = {
             "thread": head.thread,
             "title": row.title or head.thread,
@@ -349,7 +353,7 @@ class _Run:
             branches = branches_at(self._instance, head)
             named = [(branch.thread, branch.state) for branch in branches.each]
             items = branches.fork.items
-            return [{**self._bar("joining", JOIN, self._now), **self._branches(named, items)}]
+            return [{**self._bar(_JOINING, JOIN, self._now), **self._branches(named, items)}]
         from uwf_git.engine.thread_state import thread_state
 
         state = thread_state(self._instance, head)
@@ -357,16 +361,16 @@ class _Run:
             return []
         why = at.get("question") or at.get("reason") or at.get("error") or state.value.meaning
         role = at.get("asks") or at["next"] or ""
-        return [self._bar("waiting", role, self._now, verdict=brief(why, _LINE))]
+        return [self._bar(_WAITING, role, self._now, verdict=brief(why, _LINE))]
 
     def _running(self, at: Mapping[str, Any]) -> Bar:
         from uwf_git.engine.progress import Watch
 
         step = Watch(self._instance).step(self._head.thread)
         if step is None:
-            return self._bar("running", at["next"] or "", self._now, number=self._head.row.number + 1)
+            return self._bar(_RUNNING, at["next"] or "", self._now, number=self._head.row.number + 1)
         return self._bar(
-            "running",
+            _RUNNING,
             step.role,
             self._now,
             number=step.number,
@@ -397,7 +401,7 @@ class _Run:
             head = heads.get(thread)
             status = ended or (ABSENT if head is None else states.of(head).word)
             until: float = self._started if head is None else head.updated
-            if status == ThreadState.RUNNING.word:
+            if status == _RUNNING:
                 until = self._now
             item = item_text(items[number]) if number < len(items) else thread
             bar = self._bar("branch", item, until, number=number, verdict=status, decides=True, thread=thread)
@@ -413,7 +417,7 @@ def _time(bars: Sequence[Bar], end: float) -> None:
         work = bar["seconds"] or 0.0
         if bar["kind"] == "join" or any(branch["verdict"] == _RUNNING for branch in bar["below"]):
             work = bar["end"] - end
-        elif bar["kind"] in ("answer", "remark", "waiting", "joining"):
+        elif bar["kind"] in ("answer", "remark", _WAITING, _JOINING):
             work = 0.0
         bar["begin"] = round(max(end, bar["end"] - work), 3)
         bar["waited"] = round(bar["begin"] - end, 3)

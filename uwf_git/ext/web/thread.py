@@ -218,8 +218,13 @@ class _Thread:
             address = page_addresses.thread(bar["thread"])
         elif bar["node"]:
             address = page_addresses.step(thread, bar["number"])
+        sign, does, look = _NOW.get(kind, ("", "", kind))
         shown = {
             **bar,
+            "sign": sign,
+            "does": does,
+            "look": look,
+            "works": kind != ThreadState.ASKING.word,
             "lasted": lasted(bar["seconds"] or 0),
             "role": role_name(bar["role"]),
             "address": address,
@@ -366,6 +371,13 @@ class _Thread:
 
 
 _NOTHING = steps.ShownView()
+_NOW = {
+    ThreadState.RUNNING.word: ("▸", "at work ", "at-work"),
+    ThreadState.JOINING.word: ("…", "", "at-work"),
+    ThreadState.ASKING.word: ("…", "waits ", "waits"),
+}
+"""Of the kinds of a bar of what goes on now: a sign in place of a number, words before what came, and a class."""
+
 _MAY_BE = (
     "branches",
     "branchOf",
