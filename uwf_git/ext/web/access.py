@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
@@ -49,6 +50,8 @@ _ALWAYS = (
     ("x-dns-prefetch-control", "off"),
 )
 _SAFE = ("GET", "HEAD")
+_ADMISSIONS = 20  # at once
+_ADMITTED = 60.0  # seconds
 _DRAINED = 64 * 1024  # bytes of a refused body that are read
 _DRAIN_SECONDS = 2.0
 
@@ -85,7 +88,8 @@ _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 class Access:
     """Passes permitted requests to the application for what somebody may do, one of `people.MAY`, and adds protective
     headers to every answer. `origins` are those of the pages, whose hosts are valid `Host` values; `port` is in the
-    cookie's name, since a host's ports share cookies."""
+    cookie's name, since a host's ports share cookies. `others` return, by path, the address of another store's pages
+    that lets the user in."""
 
     def __init__(
         self,
@@ -94,17 +98,27 @@ class Access:
         port: int,
         invitations: Invitations | None = None,
         proxy: Proxy | None = None,
+        others: Mapping[str, Callable[[], str]] = {},
     ) -> None:
         self._applications = applications
         self._origins = {origin.partition("://")[2].lower(): origin.lower() for origin in origins}
         self._invitations = invitations
         self._proxy = proxy
+        self._others = others
+        self._admissions: dict[str, float] = {}
         self._cookie = f"uwf-{port}"
         self._secret = secrets.token_urlsafe(32)
         self.token: str | None = secrets.token_urlsafe(32)
         """What the printed address holds; None once somebody has used it."""
         self.entered: Callable[[], None] = lambda: None
         """Called once somebody has."""
+
+    def admit(self) -> str:
+        """Return the secret of an address that lets the user in, once, for a minute."""
+        secret, now = secrets.token_urlsafe(32), time.monotonic()
+        current = [(key, until) for key, until in self._admissions.items() if until > now]
+        self._admissions = dict([*current[-_ADMISSIONS:], (secret, now + _ADMITTED)])
+        return secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # no page opens a web socket
@@ -132,6 +146,8 @@ class Access:
         if scope["method"] in _SAFE:
             if (without := _without_token(scope)) is not None:
                 await _answer(send, 303, "", (("location", without),))
+            elif who.person is None and (address := self._others.get(scope["path"])) is not None:
+                await _answer(send, 303, "", (("location", address()),))
             else:
                 await application(scope, receive, _bound(_ending(send, who)))
             return
@@ -233,13 +249,16 @@ class Access:
     def _redeemed(self, scope: Scope) -> str | None:
         """Return the address of a request with the token, which is then used up; None without. It may come
         from anywhere, since no other site knows it."""
-        if self.token is None or scope["method"] != "GET":
+        if scope["method"] != "GET" or not (brought := dict(_query(scope)).get(TOKEN, "")):
             return None
-        brought = dict(_query(scope)).get(TOKEN, "")
-        if not hmac.compare_digest(brought.encode("utf-8", "replace"), self.token.encode()):
+        if self.token is not None and _is_same(brought, self.token):
+            self.token = None
+            self.entered()
+        elif admission := next((item for item in self._admissions if _is_same(brought, item)), None):
+            if self._admissions.pop(admission) < time.monotonic():
+                return None
+        else:
             return None
-        self.token = None
-        self.entered()
         return _without_token(scope)
 
     def _from_elsewhere(self, method: str, headers: dict[str, str]) -> Refusal | None:
@@ -257,6 +276,10 @@ class Access:
 
 
 _TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is too much.")
+
+
+def _is_same(brought: str, secret: str) -> bool:
+    return hmac.compare_digest(brought.encode("utf-8", "replace"), secret.encode())
 
 
 def _headers(scope: Scope) -> dict[str, str]:

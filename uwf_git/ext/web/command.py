@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 
 from uwf_git.plugin import (
     Invocation,
+    Location,
     NotFound,
     ProgressMeter,
     Table,
@@ -23,6 +25,7 @@ from uwf_git.plugin import (
     find_thread,
     install_hint,
     iso,
+    locate_store,
     terminal,
 )
 
@@ -45,6 +48,14 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     type=click.IntRange(1, 65535),
     metavar="N",
     help="Port to listen on. Default: 8470, or a free one.",
+)
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Serve the store of this project or storage root too. Repeatable.",
 )
 @click.option("--no-open", is_flag=True, help="Don't open a browser.")
 @click.option(
@@ -86,6 +97,7 @@ def web(
     invocation: Invocation,
     thread: str | None,
     port: int | None,
+    stores: tuple[Path, ...],
     no_open: bool,
     write: bool,
     run: bool,
@@ -109,7 +121,7 @@ def web(
     if host is not None and not names:
         raise Usage("--host without a name", "say by which host it may be asked for: --name my-machine")
     if folder is not None:
-        if port or no_open or write or run or host or names or person_header or proxies:
+        if port or stores or no_open or write or run or host or names or person_header or proxies:
             raise Usage("--export serves nothing", "give it alone, or with an ID")
         _export(invocation, folder, thread)
         return
@@ -124,7 +136,11 @@ def web(
     _ = invocation.instance  # that there is a store is said here, and not on each page
     adopt_news(invocation)
     path = page_addresses.thread(find_thread(invocation, thread)) if thread else "/"
-    site = Site(invocation.location, write or run, run, invocation.place)
+    others = list(dict.fromkeys(map(_store_of, stores)))
+    if others and any(name.startswith("https://") for name in names):
+        raise Usage("--store behind a proxy, which has one port", "serve each store by a uwf web of its own")
+    sites = [Site(invocation.location, write or run, run, invocation.place)]
+    sites += [Site(location, write or run, run) for location in others if location != invocation.location]
 
     def tell(served: Served) -> None:
         value = {"address": served.address, "launch": served.launch}
@@ -134,7 +150,7 @@ def web(
             compact=True,
         )
 
-    serve(site, path, host or LOOPBACK, names, port, tell, not no_open, proxy)
+    serve(sites, path, host or LOOPBACK, names, port, tell, not no_open, proxy)
 
 
 @command(
@@ -207,6 +223,17 @@ def invite(
         {"name": by.name, "email": by.email, "may": may, "link": link},
         lambda shown: terminal.fields([("for", by.ident), ("may", may), ("link", shown["link"])]),
     )
+
+
+def _store_of(folder: Path) -> Location:
+    """Return the store of a storage root, or of the project around a folder. Raises NotFound."""
+    folder = folder.resolve()
+    if (folder / "store.git").is_dir():
+        return locate_store(str(folder), {}, folder)
+    location = locate_store(None, {"HOME": os.environ.get("HOME", "/")}, folder)
+    if not location.here:
+        raise NotFound(f"no store in {folder}", f"make one: cd {shlex.quote(str(folder))} && uwf init --here")
+    return location
 
 
 def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:

@@ -10,8 +10,8 @@ import re
 import socket
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from html import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from uwf_git.ext.web.access import TOKEN, Access, Application
+from uwf_git.ext.web.access import TOKEN, Access, Application, Receive, Scope, Send
 from uwf_git.ext.web.people import READ, RUN, WRITE, Invitations, Proxy
 from uwf_git.ext.web.site import Site, application
 from uwf_git.plugin import Usage, UwfError, terminal
@@ -31,6 +31,8 @@ _HERE = ("127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
 _SECURE = "https://"
+SWITCH = "/switch"
+"""The beginning of addresses that lead to other stores."""
 _BACKLOG = 128
 _CONNECTIONS = 200
 _HEADERS = 64 << 10  # bytes; cookies of all ports come along
@@ -46,7 +48,7 @@ class Served(NamedTuple):
 
 
 def serve(
-    site: Site,
+    sites: Sequence[Site],
     path: str,
     host: str,
     names: Sequence[str],
@@ -55,18 +57,20 @@ def serve(
     browse: bool,
     proxy: Proxy | None = None,
 ) -> None:
-    """Serve until Ctrl-C. `path` is the first page, `names` further host names, or origins of a `proxy`. `tell` is
-    called once listening. Raises Usage for a taken port or an invalid name."""
+    """Serve sites until Ctrl-C, each at a port of its own, so that their pages are foreign to each other. `path` is the
+    first page of the first site, which is at `port`; the others are at those that follow. `names` are further host
+    names, or origins of a `proxy`. `tell` is called once listening. Raises Usage for a taken port or an invalid name.
+    """
     if wrong := [name for name in names if not _is_name(name)]:
         raise Usage(
             f"--name {wrong[0]!r} is not a name of a host",
             "give it without a port: --name my-machine, or that of a proxy: --name https://my-machine",
         )
-    with _socket(host, port) as listening:
-        own = listening.getsockname()[1]
-        origins = known_origins(host, names, own)
-        invitations = _invitations(site, _named_origin(names, own) or origins[0])
-        access = Access(_applications(site), origins, own, invitations, proxy)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(_socket(host, port, number)) for number in range(len(sites))]
+        ports = [listening.getsockname()[1] for listening in sockets]
+        doors = _doors(sites, ports, host, names, proxy)
+        access, origins = doors[ports[0]], known_origins(host, names, ports[0])
         served = Served(f"{origins[0]}{path}", f"{origins[0]}{path}?{TOKEN}={access.token}")
         with _redirect(served.launch) if browse and _has_browser() else nullcontext() as file:
             if file is not None:
@@ -76,10 +80,36 @@ def serve(
                 with suppress(webbrowser.Error, OSError):
                     webbrowser.open(file.as_uri())
             with suppress(KeyboardInterrupt):
-                asyncio.run(_served(access, listening))
+                asyncio.run(_served(doors, sockets))
 
 
-async def _served(access: Access, listening: socket.socket) -> None:
+def _doors(
+    sites: Sequence[Site], ports: Sequence[int], host: str, names: Sequence[str], proxy: Proxy | None
+) -> dict[int, Access]:
+    """Return the access to each site by its port. The user is led from one to another without a new sign-in."""
+    doors: dict[int, Access] = {}
+
+    def lead_to(port: int) -> Callable[[], str]:
+        return lambda: f"{known_origins(host, names, port)[0]}/?{TOKEN}={doors[port].admit()}"
+
+    paths = [f"{SWITCH}/{number}" for number in range(1, len(sites) + 1)]
+    ways = {path: lead_to(port) for path, port in zip(paths, ports, strict=True)}
+    stores = [(site.name, path) for site, path in zip(sites, paths, strict=True)]
+    for number, (site, port) in enumerate(zip(sites, ports, strict=True)):
+        others = [(name, "" if other == number else path) for other, (name, path) in enumerate(stores)]
+        site = site._replace(stores=tuple(others) if len(others) > 1 else ())
+        origins = known_origins(host, names, port)
+        invitations = _invitations(site, _named_origin(names, port) or origins[0])
+        doors[port] = Access(
+            _applications(site), origins, port, invitations, proxy, ways if site.stores else {}
+        )
+    return doors
+
+
+async def _served(doors: Mapping[int, Access], sockets: list[socket.socket]) -> None:
+    async def access(scope: Scope, receive: Receive, send: Send) -> None:
+        await doors[scope["server"][1]](scope, receive, send)
+
     asyncio.get_running_loop().set_exception_handler(_passed_over)
     config = uvicorn.Config(
         cast(Any, access),
@@ -97,7 +127,7 @@ async def _served(access: Access, listening: socket.socket) -> None:
         timeout_keep_alive=5,
         timeout_graceful_shutdown=1,
     )
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await uvicorn.Server(config).serve(sockets=sockets)
 
 
 def _passed_over(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -237,9 +267,10 @@ def _redirect(address: str) -> Iterator[Path]:
         Path(file.name).unlink(missing_ok=True)
 
 
-def _socket(host: str, port: int | None) -> socket.socket:
+def _socket(host: str, port: int | None, number: int) -> socket.socket:
+    """Return the listening socket of a site by its number: at `port` and those after it, or by default a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in (PORT, 0) if port is None else (port,):
+    for wanted in (PORT + number, 0) if port is None else (port + number,):
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -250,4 +281,4 @@ def _socket(host: str, port: int | None) -> socket.socket:
             listening.close()
             if error.errno != errno.EADDRINUSE:
                 raise UwfError(f"cannot listen on {host}: {error.strerror or error}", "see --host") from None
-    raise Usage(f"port {port} is taken", "give another, or leave out --port for one that is free")
+    raise Usage(f"port {wanted} is taken", "give another, or leave out --port for one that is free")

@@ -108,6 +108,14 @@ class Site(NamedTuple):
     write: bool = False
     run: bool = False
     place: Path | None = None
+    stores: tuple[tuple[str, str], ...] = ()
+    """The stores that the user may switch to: their names and addresses, "" for this one."""
+
+    @property
+    def name(self) -> str:
+        git_dir = self.location.git_dir
+        folder = git_dir.parent if git_dir.name == ".git" else git_dir
+        return _shown(folder if self.location.here else self.location.root)
 
     @contextmanager
     def opened(self) -> Iterator[Instance]:
@@ -123,7 +131,8 @@ class Site(NamedTuple):
     def known(self) -> Mapping[str, Any]:
         """The template variable `site`."""
         return {
-            "store": _shown(self.location.git_dir if self.location.here else self.location.root),
+            "store": self.name,
+            "stores": self.stores if people.person() is None else (),
             "write": self.write,
             "run": self.run,
             "live": True,

@@ -95,7 +95,8 @@ function missing(status) {
     0: `No connection since ${since()}: is uwf web still running?`,
     200: "",
     304: "",
-    401: "uwf web was started anew: open the address that it printed.",
+    401: document.querySelector(".bar .person")
+      ? "You are signed out: ask for a new link." : "uwf web was started anew: open the address that it printed.",
     404: document.querySelector("[data-thread]") ? "This thread was removed." : "This page is no longer there.",
   }[status] ?? `Nothing new since ${since()}: uwf web cannot show this page (${status}).`;
   if (!lost.textContent) heard = new Date();
