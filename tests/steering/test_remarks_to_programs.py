@@ -13,7 +13,7 @@ from commands import begin, wait_for
 from conftest import Uwf
 from loop_thread import start_loop
 from model_script import Asked, Turn
-from model_server import Call, Hang, Say, serving
+from model_server import Call, Hang, Say, aside, serving
 
 from uwf_git.store.instance import Instance
 
@@ -159,6 +159,11 @@ def interrupting(uwf: Uwf, thread: str, then: Turn) -> Callable[[Asked], Turn]:
     return play
 
 
+def beside(asked: Asked) -> Turn | None:
+    """What is asked without tools is no part of the work, such as a title for the session."""
+    return aside(asked) or (None if asked.tools else Say("A task"))
+
+
 @pytest.mark.extended
 @pytest.mark.timeout(120)
 def test_claude_takes_a_remark_with_the_next_result_of_a_tool(
@@ -195,7 +200,6 @@ def test_claude_takes_a_remark_with_the_next_result_of_a_tool(
     ("program", "options", "call"),
     [
         ("claude-agent-acp", (), Call("Bash", {"command": "true", "description": "does nothing"})),
-        ("codex-acp", ("--mode", "workspace-write"), Call("exec_command", {"cmd": "true"})),
     ],
 )
 def test_a_real_acp_agent_goes_on_with_the_remark(
@@ -208,7 +212,7 @@ def test_a_real_acp_agent_goes_on_with_the_remark(
     call: Call,
 ) -> None:
     path = agent_programs.program(program)
-    with serving(key=agent_programs.KEY) as server:
+    with serving(key=agent_programs.KEY, aside=beside) as server:
         for name, value in agent_programs.environment(program, server, tmp_path / "home").items():
             monkeypatch.setenv(name, value)
         command = [*options, "--", str(path)]
