@@ -92,7 +92,7 @@ def test_a_workflow_shows_its_versions_what_changed_and_which_ways_are_taken(
     serving = serve()
     browser_page.goto(serving.launch)
     browser_page.get_by_role("link", name="Workflows").click()
-    expect(browser_page.get_by_text(re.compile("2 threads: 2 completed"))).to_be_visible()
+    expect(browser_page.get_by_role("row", name=re.compile("^pair .* 2 threads 2 completed"))).to_be_visible()
     keep_picture(browser_page, "workflows")
     browser_page.get_by_role("link", name="pair", exact=True).click()
     expect(browser_page.locator("#graph svg")).to_be_visible()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import UnknownWord, UwfError
 from uwf_git.engine.spending import BY as BY
-from uwf_git.engine.spending import day_of, grouped, together
+from uwf_git.engine.spending import day_of, grouped, merged, together
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
@@ -31,10 +31,11 @@ def sums(
     heads = _heads(instance, threads, damaged)
     runs = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
     known = instance.config.prices
-    parts = grouped(runs, by)
+    by_day = _by_day(runs, by) if daily else {}
+    parts = merged(by_day.values()) if daily else grouped(runs, by)
     total = _sums(together(part.spent for part in parts), known)
     value = {"by": by, "groups": _groups(parts, by, known), "total": total, "damaged": damaged}
-    return {**value, "days": _days(runs, by, known)} if daily else value
+    return {**value, "days": _days(by_day, by, known)} if daily else value
 
 
 def _groups(parts: Sequence[Group], by: str, prices: Mapping[str, Price]) -> list[dict[str, Any]]:
@@ -45,17 +46,23 @@ def _groups(parts: Sequence[Group], by: str, prices: Mapping[str, Price]) -> lis
     return groups
 
 
-def _days(runs: Iterable[Run], by: str, prices: Mapping[str, Price]) -> list[dict[str, Any]]:
-    by_day: dict[str, list[Run]] = {}
+def _by_day(runs: Iterable[Run], by: str) -> dict[str, list[Group]]:
+    of_days: dict[str, list[Run]] = {}
     for run in runs:
-        by_day.setdefault(day_of(run), []).append(run)
+        of_days.setdefault(day_of(run), []).append(run)
+    return {day: grouped(of_day, by) for day, of_day in sorted(of_days.items())}
+
+
+def _days(
+    by_day: Mapping[str, Sequence[Group]], by: str, prices: Mapping[str, Price]
+) -> list[dict[str, Any]]:
     return [
         {
             "day": day,
-            **_sums(together(run.spent for run in of_day), prices),
-            "parts": _groups(grouped(of_day, by), by, prices),
+            **_sums(together(part.spent for part in parts), prices),
+            "parts": _groups(parts, by, prices),
         }
-        for day, of_day in sorted(by_day.items())
+        for day, parts in by_day.items()
     ]
 
 

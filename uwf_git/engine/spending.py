@@ -271,6 +271,15 @@ def grouped(runs: Iterable[Run], by: str) -> list[Group]:
     return [Group(key, together(totals)) for key, totals in sorted(parts.items())]
 
 
+def merged(groups: Iterable[Iterable[Group]]) -> list[Group]:
+    """Return the sums of groups that share a key."""
+    parts: dict[tuple[str | int, ...], list[Totals]] = {}
+    for some in groups:
+        for group in some:
+            parts.setdefault(group.key, []).append(group.spent)
+    return [Group(key, together(totals)) for key, totals in sorted(parts.items())]
+
+
 def day_of(run: Run) -> str:
     """Return the day of a run in UTC: 2026-01-31."""
     import time

@@ -19,7 +19,7 @@ from uwf_git.base.text import counted, duration
 def stats(invocation: Invocation, workflow: str) -> None:
     """Show how the runs of a workflow did, by version and by edge.
 
-    Medians are of runs that ended. Edges count the newest 200 runs.
+    Medians are of runs that ended. Edges count the newest 100 runs.
     """
     from uwf_git.api.cockpit.workflow import runs_of, used_workflow, workflow_stats
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
-COUNTED = 200
+COUNTED = 100
 """How many of the newest runs are counted into the graph."""
 _MOST_STEPS = 20_000  # of these runs that are read
 
