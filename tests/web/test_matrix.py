@@ -94,7 +94,7 @@ def test_the_page_and_the_terminal_show_it_harmless(serve: Serve, uwf: Uwf, part
     for client in entered(serve()):
         page = _page(client, parted)
         assert "<script>alert" not in page and "\u202e" not in page and "\x1b" not in page
-        assert page.count('class="cell done"') == 3 and page.count('class="cell failed"') == 1
+        assert page.count('class="cell at-done"') == 3 and page.count('class="cell at-failed"') == 1
         assert f"/thread/{parted}/matrix" in client.get(f"/thread/{parted}").text
         assert client.get(f"/thread/{parted}/matrix?fork=9").status_code == 404
         assert client.get(f"/thread/{parted}/matrix?from=x").status_code == 400

@@ -60,7 +60,9 @@ def _text(value: Any) -> str:
 def _cell(cell: Any) -> str:
     if cell is None:
         return ""
-    text = cell["verdict"] if cell["state"] == "done" else f"{cell['state']} {cell['verdict']}"
+    text = f"{cell['state']} {cell['verdict']}"
+    if cell["state"] == "done" and cell["verdict"]:
+        text = cell["verdict"]
     times = f"{cell['times']}× " if cell["times"] > 1 else ""
     words = times + terminal.cut(" ".join(text.split()), _VERDICT)
     return str(terminal.style(words, _COLOUR.get(cell["state"], "")))
