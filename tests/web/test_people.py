@@ -349,7 +349,7 @@ def test_a_stream_ends_with_the_session(uwf: Uwf, hermetic: Path) -> None:
         sent.append(message.get("body", b""))
 
     access = Access({WRITE: stream}, ["http://127.0.0.1:1"], 1, invitations)
-    headers = [(b"host", b"127.0.0.1:1"), (b"cookie", f"uwf-1={begun[1]}".encode())]
+    headers = [(b"host", b"127.0.0.1:1"), (b"cookie", f"uwf-1-person={begun[1]}".encode())]
     scope = {
         "type": "http",
         "method": "GET",
@@ -361,6 +361,26 @@ def test_a_stream_ends_with_the_session(uwf: Uwf, hermetic: Path) -> None:
     }
     asyncio.run(access(scope, receive, send))
     assert b"".join(sent) == b"012"
+
+
+def test_signing_out_ends_the_session_and_leaves_the_browser_to_its_user(
+    serve: Serve, uwf: Uwf, thread: str
+) -> None:
+    """The user may open a link in the browser that the printed address has let in."""
+    serving = serve("--write")
+    for client in entered(serving):
+        client.headers["Origin"] = serving.address
+        assert client.post("/sign-out").status_code in (404, 405)
+        assert _sign_in(client, _invite(uwf)).status_code == 303
+        kept = dict(client.cookies)
+        assert "Grace Example" in client.get("/").text
+        assert client.post("/sign-out", headers={"Origin": "http://evil.example"}).status_code == 403
+        assert client.post("/sign-out").status_code == 303
+        assert "Grace Example" not in client.get("/").text
+        session = {name: value for name, value in kept.items() if name.endswith("-person")}
+        with httpx.Client(base_url=serving.address, cookies=session, trust_env=False, verify=False) as thief:
+            assert len(session) == 1 and thief.get("/").status_code == 401
+    assert uwf("web", "invite", "--list").json == []
 
 
 def test_a_session_goes_on_when_the_server_is_started_again(serve: Serve, uwf: Uwf, thread: str) -> None:
@@ -612,6 +632,9 @@ def test_without_a_long_secret_no_header_names_anybody(
     monkeypatch.setenv("UWF_WEB_PROXY_SECRET", "short")
     assert "needs a secret" in uwf("web", "--person-header", EMAIL_HEADER, check=2).error["message"]
     assert "not a header" in uwf("web", "--person-header", "X: y\r\n", check=2).error["message"]
+    monkeypatch.setenv("UWF_WEB_PROXY_SECRET", SECRET)
+    wrong = uwf("web", "--person-header", EMAIL_HEADER, "--trust-proxy", "proxy.example", check=2).error
+    assert "not an address" in wrong["message"]
     assert "--person-header" in uwf("web", "--trust-proxy", "192.0.2.7", check=2).error["hint"]
 
 
@@ -647,4 +670,8 @@ def test_a_person_signs_in_and_answers_in_a_browser(
     keep_picture(browser_page, "signed-in")
     browser_page.get_by_role("button", name="blue").click()
     expect(browser_page.get_by_text("All done.")).to_be_visible()
+    browser_page.get_by_text("as Grace Example").click()
+    keep_picture(browser_page, "sign-out")
+    browser_page.get_by_role("button", name="Sign out").click()
+    expect(browser_page.get_by_text("This page needs the address")).to_be_visible()
     assert uwf("thread", "steps", thread).json[-1]["output"] == {"answer": "blue"}

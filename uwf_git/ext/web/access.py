@@ -76,7 +76,8 @@ _NO_LINK = Refusal(
 )
 _NO_PERSON = Refusal(401, "The proxy names nobody, or not one person by an address.")
 
-SIGN_IN = "/sign-in"
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+_LONGEST_FORM = 1000  # bytes of a form that signs in
 _STYLE = (
     ":root{color-scheme:light dark}body{font:14px/1.5 system-ui;max-width:24em;margin:18vh auto;padding:0 1em}"
     "h1{font-size:1.4em}b{display:block;overflow-wrap:anywhere}button{font:inherit;font-weight:600;padding:.5em 1.2em;"
@@ -107,6 +108,7 @@ class Access:
         self._others = others
         self._admissions: dict[str, float] = {}
         self._cookie = f"uwf-{port}"
+        self._session = f"uwf-{port}-person"  # the user's own cookie stays
         self._secret = secrets.token_urlsafe(32)
         self.token: str | None = secrets.token_urlsafe(32)
         """What the printed address holds; None once somebody has used it."""
@@ -137,6 +139,8 @@ class Access:
             await self._sign_in(receive, send, headers)
         elif isinstance(who := self._who(scope, headers), Refusal):
             await _refuse(receive, send, who)
+        elif scope["path"] == SIGN_OUT and scope["method"] == "POST" and who.session:
+            await self._sign_out(send, headers, who.session)
         else:
             await self._pass(who, scope, receive, send)
 
@@ -187,25 +191,21 @@ class Access:
         if self._proxy is not None and self._proxy.names(headers, (scope["client"] or ("",))[0]):
             by = self._proxy.person(headers)
             return SignedIn(by, RUN) if by is not None else _NO_PERSON
-        for value in self._cookies(headers):
-            if hmac.compare_digest(value.encode("latin-1", "replace"), self._secret.encode()):
-                return SignedIn(None, RUN)
+        for value in _cookies(headers, self._session):
             if (who := self._in_session(value)) is not None:
                 return who
+        if any(_is_same(value, self._secret) for value in _cookies(headers, self._cookie)):
+            return SignedIn(None, RUN)
         return _UNKNOWN
-
-    def _cookies(self, headers: dict[str, str]) -> Iterator[str]:
-        for part in headers.get("cookie", "").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == self._cookie:
-                yield value
 
     def _in_session(self, secret: str) -> SignedIn | None:
         invitations = self._invitations
         session = invitations.find(SESSION, secret) if invitations is not None else None
         if invitations is None or session is None:
             return None
-        return SignedIn(session.by, session.may, lambda: invitations.find(SESSION, secret) is not None)
+        return SignedIn(
+            session.by, session.may, secret, lambda: invitations.find(SESSION, secret) is not None
+        )
 
     async def _show_link(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask whether to sign in: programs that look at links in messages would use them up, and a browser that is
@@ -231,7 +231,7 @@ class Access:
         if isinstance(body, Refusal):
             await _refuse(receive, send, body)
             return
-        token = dict(parse_qsl(body.decode("latin-1"), max_num_fields=None)).get(TOKEN, "")
+        token = dict(parse_qsl(body[:_LONGEST_FORM].decode("latin-1"))).get(TOKEN, "")
         try:
             begun = self._invitations.redeem(token) if self._invitations is not None else None
         except UwfError as error:
@@ -240,10 +240,17 @@ class Access:
         if begun is None:
             await _answer(send, _NO_LINK.status, _NO_LINK.why)
             return
+        await self._begin_anew(send, headers, begun[1], SESSION_SECONDS)
+
+    async def _sign_out(self, send: Send, headers: dict[str, str], session: str) -> None:
+        with suppress(UwfError):  # the browser forgets it all the same
+            if self._invitations is not None:
+                self._invitations.end(session)
+        await self._begin_anew(send, headers, "", 0)
+
+    async def _begin_anew(self, send: Send, headers: dict[str, str], session: str, seconds: int) -> None:
         secure = "; Secure" if headers.get("origin", "").startswith("https:") else ""
-        cookie = (
-            f"{self._cookie}={begun[1]}; Path=/; HttpOnly; SameSite=Strict; Max-Age={SESSION_SECONDS}{secure}"
-        )
+        cookie = f"{self._session}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}"
         await _answer(send, 303, "", (("location", "/"), ("set-cookie", cookie)))
 
     def _redeemed(self, scope: Scope) -> str | None:
@@ -276,6 +283,13 @@ class Access:
 
 
 _TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is too much.")
+
+
+def _cookies(headers: Mapping[str, str], cookie: str) -> Iterator[str]:
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == cookie:
+            yield value
 
 
 def _is_same(brought: str, secret: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import re
@@ -53,10 +54,12 @@ _MINE = 0o600
 
 
 class SignedIn(NamedTuple):
-    """Who asks for a page: a person, None for the server's user. `is_valid` says whether they still may."""
+    """Who asks for a page: a person, None for the server's user. `session` is the secret of one that a link began, ""
+    without; `is_valid` says whether they still may."""
 
     person: Person | None
     may: str
+    session: str = ""
     is_valid: Callable[[], bool] = lambda: True
 
 
@@ -72,6 +75,12 @@ def person() -> Person | None:
     """Return the person whom this task works for, None for the server's user."""
     who = _signed_in.get()
     return who.person if who is not None else None
+
+
+def in_session() -> bool:
+    """Return whether this task works for somebody whom a link has signed in, and who may sign out."""
+    who = _signed_in.get()
+    return who is not None and bool(who.session)
 
 
 def parse_person(text: str) -> Person:
@@ -274,10 +283,20 @@ class Proxy(NamedTuple):
             return None
 
 
+def _is_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).compressed == text
+    except ValueError:
+        return False
+
+
 def parse_proxy(header: str, addresses: Collection[str], environ: MutableMapping[str, str]) -> Proxy:
     """Return the proxy of the options; its secret leaves the environment, which agents inherit. Raises Usage."""
     if not re.fullmatch(r"[A-Za-z0-9-]{1,100}", header):
         raise Usage(f"--person-header {header!r} is not a header", "name one: X-Forwarded-Email")
+    for address in addresses:
+        if not _is_address(address):
+            raise Usage(f"--trust-proxy {address!r} is not an address", "name one: 192.0.2.7")
     secret = environ.pop(SECRET_VARIABLE, "")
     if len(secret) < _SHORTEST or not (secret.isascii() and secret.isprintable()):
         raise Usage(

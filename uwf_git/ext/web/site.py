@@ -138,6 +138,7 @@ class Site(NamedTuple):
             "live": True,
             "waits": 0,
             "person": by.name if (by := people.person()) is not None else "",
+            "signs_out": people.in_session(),
             "version": __version__,
         }
 
