@@ -109,6 +109,10 @@ class Form(NamedTuple):
         """Return a multi-line text without CR."""
         return self.fields.get(name, default).replace("\r\n", "\n")
 
+    def words(self) -> str:
+        """Return what is said with an answer, with the comments on lines below."""
+        return "\n\n".join(filter(None, (self.text("answer"), self.text("comments"))))
+
     def option(self, name: str) -> str:
         """Return an option's value. Raises Usage."""
         value = self.fields.get(name, "").strip()
@@ -175,10 +179,11 @@ def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     number = form.number("option")
     if number is not None and not 0 < number <= len(options):
         raise Usage(f"thread {thread} has no option {number}", "read the question again")
-    said = [*([options[number - 1]] if number else []), *filter(None, [form.text("answer")])]
+    words = form.words()
+    said = [*([options[number - 1]] if number else []), *filter(None, [words])]
     text = "\n\n".join(said)  # an option, a text, or an option with a comment
     # A text that is one option's may be the number of another.
-    other = bool(options) and ("answer" in form.fields or text.strip().isdigit())
+    other = bool(options) and (bool(words) or text.strip().isdigit())
     as_it_is = ["--other"] if other else []
     argv = ("thread", "answer", f"--for={step}", *as_it_is, "--message=-", "--", thread)
     return ActionRequest(
@@ -187,7 +192,7 @@ def _answer(at: ActionTarget, form: Form) -> ActionRequest:
 
 
 def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
-    thread, step, words = at.thread, at.head.node, form.text("answer")
+    thread, step, words = at.thread, at.head.node, form.words()
     given: dict[str, list[str]] = {}
     for number, field in enumerate(turn.fields, 1):
         text, picked = form.text(f"field{number}"), form.number(f"pick{number}")

@@ -5,6 +5,8 @@ git runs only when a template asks for it, so not for pages of an export: code i
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +38,7 @@ _SINCE = 20_000  # characters of the patch of changes by hand
 _LINES, _MOST_LINES = 600, 20_000  # of a patch, and of one that is wanted whole
 _MANY, _LARGE = 20, 300  # files, and lines of one, that stand folded
 _DEEPEST = 12  # folders within one another
+_LONGEST_PATH = 300  # characters of one in a comment
 _LOOK_BACK = 20  # steps in which a thread's newest code is looked for
 
 
@@ -162,6 +165,10 @@ class PatchedFile(NamedTuple):
         return str(self.view["path"])
 
     @property
+    def comment_path(self) -> str:
+        return comment_path(self.path)
+
+    @property
     def is_open(self) -> bool:
         return not self.is_one_of_many and len(self.view["lines"]) + self.view["left"] <= _LARGE
 
@@ -172,6 +179,13 @@ class PatchedFile(NamedTuple):
 
 
 _Folder = dict[str, "PatchedFile | _Folder"]
+
+
+def comment_path(path: str) -> str:
+    """Return a path as a comment on its lines begins, `PATH:LINE: text`: on one line, without invisible characters, and
+    quoted as in JSON if it could be taken for more than a path."""
+    name = one_line(terminal.escape_code(path), _LONGEST_PATH)
+    return json.dumps(name, ensure_ascii=False) if re.search(r'[:"\s]', name) else name
 
 
 def code_of_step(instance: Instance, thread: ThreadId, code: Revision | None) -> CodeView | None:

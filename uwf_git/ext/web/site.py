@@ -96,7 +96,7 @@ FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
 _MOVED = frozenset(("tab", "workflow", "author", "since", "search", "status"))
 """Names in the query of the list of threads, which was at `/` before."""
 
-_TYPED = ("answer", "message", "prompt", "reason")
+_TYPED = ("answer", "comments", "message", "prompt", "reason")
 """The fields of forms that somebody thinks about."""
 
 

@@ -595,6 +595,7 @@ function settle() {
   refresh();
   listening();
   drawn();
+  if (document.querySelector("textarea[name=comments]")) import("./review.js").then((review) => review.show());
   if (document.querySelector("[data-lines]")) import("./output.js").then((output) => output.show());
 }
 

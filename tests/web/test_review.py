@@ -1,0 +1,197 @@
+"""Code is reviewed where it is asked about: comments on lines become the reason of an answer, one of several forks is
+kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_samples import GATE, write
+from conftest import Uwf
+from playwright.sync_api import Browser, Page, expect
+from site_serving import Serve, entered, keep_picture
+
+from uwf_git.ext.web.code import comment_path
+
+EXPORT = "export/csv.py"
+
+
+@pytest.fixture
+def reviewed(uwf: Uwf, hermetic: Path) -> Callable[..., str]:
+    """Makes a thread whose gate is next, after a writer who worked in a worktree by these commands."""
+    subprocess.run(["git", "init", "-q"], check=True)
+    write("kept.txt", "one\ntwo\nthree\n")
+    subprocess.run(["git", "add", "."], check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], check=True)
+    uwf("workflow", "put", write("../gated.yaml", GATE))
+
+    def make(shell: str) -> str:
+        thread = uwf("thread", "start", "gated", "-p", "Export it", "--workspace", "worktree").json["thread"]
+        said = json.dumps({"text": "done"})
+        script = write(f"../{thread}.sh", f"cat >/dev/null\n{shell}\necho '{said}'\n").resolve()
+        uwf("thread", "step", thread, "--agent", f"uwf-exec sh {script}")
+        return str(thread)
+
+    return make
+
+
+WRITES_CODE = "mkdir -p export; seq 30 | sed 's/^/row = /' >export/csv.py; sed -i 2d kept.txt"
+
+
+def _decided(uwf: Uwf, thread: str) -> object:
+    return uwf("thread", "steps", thread).json[-1]["output"]
+
+
+@pytest.mark.parametrize("at", ["/", "/thread/{}"])
+def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
+    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str], at: str
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    browser_page.goto(serving.address + at.format(thread))
+    keys, focus, listed = (
+        browser_page.keyboard,
+        browser_page.locator(":focus"),
+        browser_page.locator(".comments li"),
+    )
+    box = browser_page.get_by_role("dialog")
+    expect(browser_page.get_by_role("button", name="Comment on a line")).to_be_visible()
+    keys.press("c")
+    expect(focus).to_have_text("1")
+    for _ in range(4):
+        keys.press("j")
+    expect(focus).to_have_text("5")
+    keys.press("c")
+    expect(box).to_contain_text(f"{EXPORT}:5")
+    keys.type("a field with a line end isn't quoted")
+    keep_picture(browser_page, f"review-{'thread' if thread in at.format(thread) else 'inbox'}")
+    keys.press("Enter")
+    expect(box).to_be_hidden()
+    expect(focus).to_have_text("5")
+    keys.press("ArrowUp")
+    keys.press("Enter")
+    keys.type("of no use")
+    keys.press("Enter")
+    expect(listed).to_have_count(2)
+    keys.press("c")
+    keys.type("not sent")
+    keys.press("Escape")
+    expect(listed).to_have_count(2)
+    keys.press("e")
+    keys.type("See the lines.")
+    keep_picture(browser_page, f"review-listed-{len(at)}")
+    browser_page.locator("#content").evaluate("node => document.activeElement.blur()")
+    keys.press("2")
+    expect(browser_page.get_by_role("button", name="Comment on a line")).to_have_count(0)
+    assert _decided(uwf, thread) == {
+        "decision": "change",
+        "note": f"See the lines.\n\n{EXPORT}:5: a field with a line end isn't quoted\n{EXPORT}:4: of no use",
+    }
+
+
+def test_comments_are_changed_and_removed_and_stay_while_the_page_changes(
+    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    browser_page.goto(serve("--write").launch)
+    listed = browser_page.locator(".comments li")
+    words = browser_page.get_by_role("dialog").get_by_role("textbox")
+    for path, row, text in ((EXPORT, "3", "first"), (EXPORT, "7", "second"), ("kept.txt", "2", "why?")):
+        file = browser_page.locator("details.file", has_text=path)
+        file.get_by_role("link", name=row, exact=True).last.click()
+        words.fill(text)
+        browser_page.get_by_role("dialog").get_by_role("button", name="Comment").click()
+    expect(listed).to_have_count(3)
+    expect(listed.last).to_contain_text("kept.txt:2 – why?")
+    browser_page.get_by_role("button", name=f"Edit the comment on {EXPORT}:3").click()
+    words.fill("better <b>words</b>")
+    words.press("Enter")
+    browser_page.get_by_role("button", name=f"Remove the comment on {EXPORT}:7").click()
+    expect(listed).to_have_count(2)
+    other = reviewed("true")
+    expect(browser_page).to_have_title("(2) Inbox · uwf")
+    expect(listed.first).to_contain_text(f"{EXPORT}:3 – better <b>words</b>")
+    expect(browser_page.locator("tr[data-commented]")).to_have_count(2)
+    expect(browser_page.get_by_role("button", name="show")).to_have_count(0)
+    uwf("thread", "answer", thread, "-f", "decision=send")
+    expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
+    expect(listed).to_have_count(2)
+    expect(listed.first.get_by_role("button", name="Edit")).to_be_disabled()
+    browser_page.get_by_role("button", name="show").click()
+    expect(browser_page.locator(f"#item-{other}")).to_be_visible()
+    kept = browser_page.get_by_label("What you had typed")
+    expect(kept).to_have_value(f"{EXPORT}:3: better <b>words</b>\nkept.txt:2: why?")
+    expect(listed).to_have_count(0)
+
+
+def test_without_javascript_the_words_take_comments_in_the_same_form(
+    browser: Browser, serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(serve("--write").launch)
+    field = page.get_by_label("Words to go with it")
+    expect(field).to_have_attribute("placeholder", "path:line: a comment on a line")
+    expect(page.get_by_role("button", name="Comment on a line")).to_have_count(0)
+    field.fill(f"{EXPORT}:5: of no use")
+    page.get_by_role("button", name="change").click()
+    expect(page.get_by_text("All done.")).to_be_visible()
+    assert _decided(uwf, thread) == {"decision": "change", "note": f"{EXPORT}:5: of no use"}
+    context.close()
+
+
+def test_a_refused_answer_gives_its_comments_back(
+    serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    for client in entered(serve("--write")):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        head = uwf("thread", "show", thread).json["head"]
+        uwf("thread", "answer", thread, "-f", "decision=send")
+        data = {"head": head, "pick1": "1", "comments": f"{EXPORT}:5: of no use"}
+        refused = client.post(f"/thread/{thread}/answer", data=data)
+        assert refused.status_code == 409 and f"{EXPORT}:5: of no use" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("export/csv.py", "export/csv.py"),
+        ("a.py:1: fine, ship it", '"a.py:1: fine, ship it"'),
+        ('say "yes"', '"say \\"yes\\""'),
+        ("a\nb.py:2: x", '"a b.py:2: x"'),
+    ],
+)
+def test_a_path_in_a_comment_is_taken_for_nothing_else(path: str, name: str) -> None:
+    assert comment_path(path) == name
+
+
+def test_a_path_in_a_comment_is_bounded_and_has_no_invisible_characters() -> None:
+    assert len(comment_path("x/" * 5000)) <= 300
+    assert comment_path("a\N{RIGHT-TO-LEFT OVERRIDE}b").isascii()
+
+
+def test_hostile_paths_are_commented_on_as_text(
+    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    evil = "a:1: <img src=x onerror=hit=1>\N{RIGHT-TO-LEFT OVERRIDE}.py"
+    thread = reviewed(f"echo x >'{evil}'")
+    browser_page.goto(serve("--write").launch)
+    expect(browser_page.get_by_role("button", name="Comment on a line")).to_be_visible()
+    browser_page.keyboard.press("c")
+    browser_page.keyboard.press("Enter")
+    browser_page.keyboard.type('odd: "name"')
+    browser_page.keyboard.press("Enter")
+    expect(browser_page.locator(".comments li")).to_contain_text("odd:")
+    assert browser_page.evaluate("window.hit") is None
+    browser_page.locator("body").evaluate("node => document.activeElement.blur()")
+    browser_page.keyboard.press("1")
+    expect(browser_page.get_by_role("button", name="Comment on a line")).to_have_count(0)
+    (line,) = uwf("thread", "steps", thread).json[-1]["output"]["note"].split("\n")
+    assert line.startswith('"a:1: <img src=x onerror=hit=1>') and line.endswith('.py":1: odd: "name"')
+    assert line.isascii()
