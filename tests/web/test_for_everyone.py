@@ -60,6 +60,8 @@ def addresses(known: LivedIn) -> Iterator[str]:
     if any(pattern.startswith("/thread/") for pattern, _ in PAGES):
         yield from (f"/thread/{each}" for each in known[1:-1])
         yield f"/thread/{known.completed}/step/2?tab=all"
+    yield from (f"/workflow/solve-issue?tab={tab}" for tab in ("runs", "versions", "roles", "code"))
+    yield from ("/stats?by=day&since=90d", "/search?q=Export")
     yield from (pattern for pattern, _ in FORMS)
     yield f"/thread/{known.completed}/step/2/output/raw"
     yield f"/thread/{known.failed}/attempt/{known.attempt}/output/error"
