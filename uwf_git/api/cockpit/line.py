@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
@@ -12,13 +13,12 @@ from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import known_outlooks, outlook
-from uwf_git.engine.outcome import summary
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.progress import Progress, Watch
 from uwf_git.engine.thread_state import asking_below
-from uwf_git.engine.waits import Waits, waits_in
 
 if TYPE_CHECKING:
+    from uwf_git.engine.progress import Progress, Watch
+    from uwf_git.engine.waits import Waits
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
@@ -54,7 +54,7 @@ class Lines:
     outputs come to is known in the index."""
 
     def __init__(self, instance: Instance, heads: Sequence[Head]) -> None:
-        self._instance, self._people, self._watch = instance, HumanRoles(instance), Watch(instance)
+        self._instance, self._people = instance, HumanRoles(instance)
         self._outlooks = known_outlooks(instance, [head.node for head in heads if head.archive is None])
         places = [_OUTPUT_OF + head.node for head in heads if head.row.kind == "step"]
         self._verdicts = instance.store.index.spent_at(places)
@@ -84,7 +84,7 @@ class Lines:
             return Line(None, head.archive.reason, REASON)
         if state is ThreadState.RUNNING and (step := self._watch.step(head.thread)) is not None:
             return _running(step)
-        if (waits := waits_in(instance, head, state, self._people)) is not None:
+        if state.request is not None and (waits := self._waits(head, state)) is not None:
             is_budget = waits.kind is Request.BUDGET
             text, kind = (waits.reason, REASON) if is_budget else (waits.question, QUESTION)
             return Line(waits.role or None, text, kind, waits=waits)
@@ -100,6 +100,17 @@ class Lines:
             return line._replace(now=question.asks or line.now, text=question.question or "", kind=QUESTION)
         return line
 
+    @cached_property
+    def _watch(self) -> Watch:
+        from uwf_git.engine.progress import Watch
+
+        return Watch(self._instance)
+
+    def _waits(self, head: Head, state: ThreadState) -> Waits | None:
+        from uwf_git.engine.waits import waits_in
+
+        return waits_in(self._instance, head, state, self._people)
+
     def _verdict(self, head: Head) -> str:
         """Return what the last output comes to, "" before the first step."""
         if head.row.kind != "step":
@@ -107,6 +118,8 @@ class Lines:
         place = _OUTPUT_OF + head.node
         verdict = self._verdicts.get(place)
         if verdict is None:
+            from uwf_git.engine.outcome import summary
+
             store = self._instance.store
             output = store.get(store.step(head.node).output)
             verdict = self._fresh[place] = summary(self._instance, output.type, output.payload).text

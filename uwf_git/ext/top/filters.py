@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from uwf_git.plugin import Instance, ThreadFilters, Usage, parse_filters, view_words
+from uwf_git.plugin import Instance, ThreadFilters, ThreadState, Usage, parse_filters, view_words
 
-LAST_NIGHT = ("--status", "failed", "--since", "16h")
+LAST_NIGHT = ("--status", ThreadState.FAILED.word, "--since", "16h")
 _VIEW = "--view"
 
 
