@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cli_samples import GATE, write
 from conftest import Uwf
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from site_serving import Serve, entered, keep_picture
 
 from uwf_git.ext.web.code import comment_path
@@ -195,3 +195,102 @@ def test_hostile_paths_are_commented_on_as_text(
     (line,) = uwf("thread", "steps", thread).json[-1]["output"]["note"].split("\n")
     assert line.startswith('"a:1: <img src=x onerror=hit=1>') and line.endswith('.py":1: odd: "name"')
     assert line.isascii()
+
+
+def _forks(uwf: Uwf, thread: str) -> tuple[str, str]:
+    return uwf("thread", "fork", thread).json["thread"], uwf("thread", "fork", thread).json["thread"]
+
+
+def _statuses(uwf: Uwf, *threads: str) -> list[str]:
+    return [uwf("thread", "show", thread).json["status"] for thread in threads]
+
+
+def test_one_of_three_forks_is_kept_by_keys_alone(
+    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    other, third = _forks(uwf, thread)
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/diff/{thread}/{other}")
+    keep = browser_page.locator(f"#keep-{other}")
+    expect(keep.locator("summary")).to_be_visible()
+    keys, focus = browser_page.keyboard, browser_page.locator(":focus")
+
+    def tab_to(what: Locator) -> None:
+        for _ in range(80):
+            keys.press("Tab")
+            if what.evaluate("node => node === document.activeElement"):
+                return
+        raise AssertionError(f"no way to {what} by Tab")
+
+    tab_to(keep.locator("summary"))
+    keys.press("Enter")
+    expect(keep.get_by_text(f"another fork was kept: {other}")).to_be_visible()
+    keep_picture(browser_page, "keep")
+    tab_to(keep.get_by_role("checkbox", name=f"End {thread} for good"))
+    keys.press("Space")
+    tab_to(keep.get_by_role("checkbox", name=third))
+    keys.press("Space")
+    tab_to(keep.get_by_role("button", name="Keep this one"))
+    expect(focus).to_be_enabled()
+    keys.press("Enter")
+    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Kill: 2 of 2 done")
+    keep_picture(browser_page, "kept")
+    assert _statuses(uwf, thread, other, third) == ["killed", "waiting", "killed"]
+    assert uwf("thread", "show", thread).json["reason"] == f"another fork was kept: {other}"
+
+
+def test_one_of_two_forks_is_kept_without_javascript_once_that_is_confirmed(
+    browser: Browser, serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    other, third = _forks(uwf, thread)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    serving = serve("--write")
+    page.goto(serving.launch)
+    page.goto(f"{serving.address}/diff/{thread}/{other}")
+    keep = page.locator(f"#keep-{thread}")
+    keep.locator("summary").click()
+    keep.get_by_role("button", name="Keep this one").click()
+    assert _statuses(uwf, other) == ["waiting"]
+    keep.get_by_label(f"End {other} for good").check()
+    keep.get_by_role("button", name="Keep this one").click()
+    expect(page.get_by_text("Kill: 1 of 1 done")).to_be_visible()
+    assert _statuses(uwf, thread, other, third) == ["waiting", "killed", "waiting"]
+    page.goto(f"{serving.address}/diff/{thread}/{other}")
+    expect(page.get_by_text("Keep this one")).to_have_count(0)  # the other has ended
+    context.close()
+
+
+def test_a_fork_that_has_moved_on_since_it_was_shown_is_not_dropped(
+    serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    other, _ = _forks(uwf, thread)
+    for client in entered(serve("--write")):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        page = client.get(f"/diff/{thread}/{other}").text
+        shown = f"{other} {uwf('thread', 'show', other).json['head']}"
+        assert f'name="thread" value="{shown}"' in page and 'name="unmoved"' in page
+        uwf("thread", "answer", other, "-f", "decision=change")
+        data = {"thread": shown, "sure": "yes", "unmoved": "yes", "reason": "another fork was kept"}
+        done = client.post("/threads/kill", data=data)
+        told = client.get(done.headers["location"]).text
+        assert "Kill: 0 of 1 done" in told and "has moved on since the page showed it" in told
+    assert _statuses(uwf, other) != ["killed"]
+
+
+def test_only_forks_are_offered_to_be_kept_and_only_where_it_can_be_done(
+    serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    other, _ = _forks(uwf, thread)
+    unlike = uwf("thread", "start", "gated", "-p", "Another").json["thread"]
+    for client in entered(serve("--write")):
+        assert "Keep this one" in client.get(f"/diff/{thread}/{other}").text
+        assert "Keep this one" not in client.get(f"/diff/{thread}/{unlike}").text
+        assert "Keep this one" not in client.get(f"/diff/{thread}/{thread}").text
+    for client in entered(serve()):
+        assert "Keep this one" not in client.get(f"/diff/{thread}/{other}").text

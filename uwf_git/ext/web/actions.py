@@ -625,7 +625,7 @@ class Actions:
         async def carried_out() -> str:
             with self._opened() as instance:
                 at = ActionTarget(instance, instance.threads.head(instance.threads.find(thread)))
-                if action.moves:
+                if action.moves or "unmoved" in form.fields:
                     _require_unmoved(at.head, form)
                 order = action.order(at, form)
                 if order.do is None:
@@ -713,7 +713,8 @@ class Actions:
 
     async def do_all(self, name: str, form: Form) -> str:
         """Perform an action on each thread of a form, at the head that the page showed; return the address of the list,
-        which tells what became of each. Raises Usage without a thread."""
+        which tells what became of each. With `unmoved` in the form, none is killed that has moved on. Raises Usage
+        without a thread."""
         bulk = next(item for item in bulk_actions() if item.name == name)
         action = next(item for item in ACTIONS if item.name == name)
         chosen = dict(value.split(" ", 1) for key, value in form.pairs if key == "thread" and " " in value)
@@ -721,7 +722,7 @@ class Actions:
             raise Usage("no thread is checked", "check some in the list")
         if len(chosen) > _AT_ONCE * 32:
             raise Usage(f"{len(chosen)} threads are too many at once", f"at most {_AT_ONCE * 32}")
-        given = {key: value for key, value in form.fields.items() if key in ("reason", "sure")}
+        given = {key: value for key, value in form.fields.items() if key in ("reason", "sure", "unmoved")}
 
         async def one(thread: str, head: str) -> UwfError | None:
             try:

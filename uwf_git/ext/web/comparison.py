@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from uwf_git.ext.web.code import CodeView, code_of_step
-from uwf_git.plugin import COMPARED, Head, Instance, Page, PageRequest, code_of_both, compare_threads
+from uwf_git.plugin import (
+    COMPARED,
+    Head,
+    Instance,
+    Page,
+    PageRequest,
+    ThreadState,
+    code_of_both,
+    compare_threads,
+    thread_state,
+)
 
 OFFERED = 30
+
+
+class Drop(NamedTuple):
+    """A fork that is dropped if another is kept, at the head that is shown."""
+
+    thread: str
+    head: str
+    said: str
+
+
+class Keep(NamedTuple):
+    """A fork that may be kept, the `other` that is killed then, and further ones that may be."""
+
+    thread: str
+    other: Drop
+    further: Sequence[Drop]
+
+    @property
+    def reason(self) -> str:
+        return f"another fork was kept: {self.thread}"
+
+    @property
+    def command(self) -> str:
+        return shlex.join(["uwf", "thread", "kill", self.other.thread, "--reason", self.reason])
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
@@ -24,6 +61,7 @@ def page(instance: Instance, request: PageRequest) -> Page:
         {
             **view,
             **_code(instance, heads),
+            "keeps": _keeps(instance, heads) if view["sameStart"] and not view["same"] else {},
             "asked": request,
             "size": COMPARED,
             "others": _others(instance, heads[0]),
@@ -42,6 +80,26 @@ def _code(instance: Instance, heads: list[Head]) -> dict[str, Any]:
         "code": code,
         "lacking": lacking or (heads[0].thread if other is not None and one is None else ""),
     }
+
+
+def _keeps(instance: Instance, heads: Sequence[Head]) -> dict[str, Keep]:
+    """Return what keeping either fork drops, for those that may be kept: the other has not ended."""
+    shown = [head.thread for head in heads]
+    open_ones = (head for head in instance.threads.meant() if isinstance(head, Head) and not head.archive)
+    further = (
+        head for head in open_ones if head.row.start == heads[0].row.start and head.thread not in shown
+    )
+    drops = [_drop(head) for head in islice(further, OFFERED)]
+    return {
+        head.thread: Keep(head.thread, _drop(other), drops)
+        for head, other in (heads, heads[::-1])
+        if other.archive is None
+        and (head.archive is None or thread_state(instance, head) is not ThreadState.KILLED)
+    }
+
+
+def _drop(head: Head) -> Drop:
+    return Drop(head.thread, head.node, head.row.title or head.thread)
 
 
 def _choice(instance: Instance, name: str) -> Page:
