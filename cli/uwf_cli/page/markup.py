@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.page import ansi
-from uwf_cli.terminal import escape
+from uwf_cli.terminal import escape, escape_code
 from uwf_git.base.text import cut, without_colours
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ def document(title: str, content: str) -> str:
 def pre(content: str, language: str = "") -> str:
     """Return monospaced text, shortened if very long."""
     return lines(cut(content, LONGEST), language)
+
+
+def verbatim(content: str) -> str:
+    """Return monospaced text that somebody decides on: every character that hides or moves others is written out."""
+    return tag("pre", tag("code", html.escape(escape_code(cut(content, LONGEST)))), "verbatim", tabindex="0")
 
 
 def lines(content: str, language: str = "") -> str:

@@ -841,7 +841,10 @@ def next_address(thread: ThreadId, form: Form) -> str:
     following = form.option("then")
     if not following:
         return addresses.thread(thread)
-    return "/" if following == NOTHING else f"/?{urlencode({'at': following})}"
+    if following == NOTHING:
+        return "/"
+    at, _, request = following.partition("~")
+    return f"/?{urlencode({'at': at, **({'request': request} if request else {})})}"
 
 
 def _keep(notes: dict[ThreadId, _Note], thread: ThreadId, note: _Note) -> None:

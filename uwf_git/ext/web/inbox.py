@@ -76,12 +76,14 @@ class Shown(NamedTuple):
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
-    """Show the inbox. Query: `at`, the thread that is shown, else the first; `for`, whose it is. Raises NotFound for a
+    """Show the inbox. Query: `at`, the thread that is shown, else the first, and `request`, which of those for
+    leave; `for`, whose it is. Raises NotFound for a
     person that nobody knows."""
     whom = request.one("for") or None
     items = inbox(instance, whom)
     at = request.one("at")
-    number = next((number for number, item in enumerate(items) if item["thread"] == at), None)
+    wanted = at, request.one("request") or None
+    number = next((number for number, item in enumerate(items) if _place(item) == wanted), None)
     shown = _shown(instance, items, number or 0) if items else None
     return Page(
         "inbox.html",
@@ -101,6 +103,11 @@ def page(instance: Instance, request: PageRequest) -> Page:
     )
 
 
+def _place(item: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the thread of an item, and the request if it asks for leave: a thread may have several."""
+    return item["thread"], (item.get("permission") or {}).get("request")
+
+
 def _groups(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     groups = (
         (words, [item for item in items if item["group"] == name]) for name, words in inbox_groups().items()
@@ -111,7 +118,7 @@ def _groups(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[
 def _shown(instance: Instance, items: Sequence[Mapping[str, Any]], number: int) -> Shown:
     item = items[number]
     others = [*items[number + 1 :], *items[:number]]
-    shown = Shown(item, others[0]["thread"] if others else "")
+    shown = Shown(item, "~".join(filter(None, _place(others[0]))) if others else "")
     problems: list[str] = []
 
     def read(make: Callable[[], T]) -> T | None:

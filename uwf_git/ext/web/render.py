@@ -66,6 +66,7 @@ def _environment(live: bool) -> Environment:
         "markdown": lambda text, breaks=False, below=3: Markup(markup.markdown(text, below, breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
+        "verbatim": lambda text: Markup(markup.verbatim(text)),
         "branches": branches_text,
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "code": terminal.escape_code,
