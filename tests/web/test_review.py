@@ -42,6 +42,12 @@ def reviewed(uwf: Uwf, hermetic: Path) -> Callable[..., str]:
 WRITES_CODE = "mkdir -p export; seq 30 | sed 's/^/row = /' >export/csv.py; sed -i 2d kept.txt"
 
 
+_IS_UNCOVERED = """node => {
+  const { x, y, width, height } = node.getBoundingClientRect();
+  return document.elementFromPoint(x + width / 2, y + height / 2) === node;
+}"""
+
+
 def _decided(uwf: Uwf, thread: str) -> object:
     return uwf("thread", "steps", thread).json[-1]["output"]
 
@@ -66,6 +72,7 @@ def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
     for _ in range(4):
         keys.press("j")
     expect(focus).to_have_text("5")
+    assert focus.evaluate(_IS_UNCOVERED)
     keys.press("c")
     expect(box).to_contain_text(f"{EXPORT}:5")
     keys.type("a field with a line end isn't quoted")

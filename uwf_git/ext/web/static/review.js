@@ -41,7 +41,10 @@ export function show() {
     answer.required = !rows.length;
   }
   const places = new Set(comments().map((line) => COMMENT.exec(line)?.slice(1, 3).join(":")));
-  for (const link of document.querySelectorAll(LINES)) link.closest("tr").toggleAttribute("data-commented", places.has(placeOf(link)));
+  for (const link of document.querySelectorAll(LINES)) {
+    link.tabIndex = -1; // `c` leads to them, and from there j and k
+    link.closest("tr").toggleAttribute("data-commented", places.has(placeOf(link)));
+  }
 }
 
 // The path and the line of a number: that of the new file, unless the line was removed.
@@ -119,14 +122,22 @@ function begin() {
     return;
   }
   if (!lines().length) document.querySelector(LINES).closest("details").open = true;
-  const list = lines(), top = innerHeight * 0.1, bottom = innerHeight * 0.8;
-  const first = list.find((link) => link.getBoundingClientRect().top > top && link.getBoundingClientRect().bottom < bottom);
-  go(first ?? list[0]);
+  const list = lines();
+  go(list.find(isClear) ?? list[0]);
+}
+
+// What the heads and the answer leave free of the window.
+const TOP = 120; // pixels
+const bottom = () => Math.min(innerHeight, document.querySelector(".answer-bar")?.getBoundingClientRect().top ?? innerHeight);
+
+function isClear(link) {
+  const box = link.getBoundingClientRect();
+  return box.top > TOP && box.bottom < bottom();
 }
 
 function go(link) {
   link?.focus({ preventScroll: true });
-  link?.scrollIntoView({ block: "center", behavior: "instant" });
+  if (link && !isClear(link)) scrollBy({ top: link.getBoundingClientRect().top - (TOP + bottom()) / 2, behavior: "instant" });
 }
 
 document.addEventListener("click", (event) => {
