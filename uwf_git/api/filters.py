@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 VIEWS = {
-    "last-night": "--all --since 16h --sort updated",
+    "last-night": f"--status {ThreadState.FAILING.word} --since 16h",
     "mine": "--author me",
     "expensive": "--all --sort cost",
 }

@@ -47,7 +47,7 @@ _TASK = 40  # columns of its task then
     "uwf thread list",
     "uwf thread list --all --workflow solve-issue",
     "uwf thread list --status failed --status waiting --since 2d",
-    "uwf thread list --view last-night --status failed",
+    "uwf thread list --view last-night",
     "uwf thread list --search csv --author ada --sort updated --limit 20",
 )
 @filters("Include threads that have ended.")

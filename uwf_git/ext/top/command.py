@@ -29,7 +29,7 @@ class _Filtered(CommandClass):
 
 @command(
     "uwf top                             the project's threads",
-    "uwf top --status failed --since 12h what failed last night",
+    "uwf top --view last-night           what failed last night",
     "uwf top --workflow solve-issue csv  of a workflow, about csv",
     cls=_Filtered,
 )

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from uwf_git.plugin import Instance, ThreadFilters, ThreadState, Usage, parse_filters, view_words
+from uwf_git.plugin import Instance, ThreadFilters, Usage, parse_filters, view_words
 
-LAST_NIGHT = ("--status", ThreadState.FAILED.word, "--since", "16h")
 _VIEW = "--view"
+LAST_NIGHT = (_VIEW, "last-night")
 
 
 class Filter(NamedTuple):
