@@ -110,6 +110,44 @@ def test_on_a_small_terminal_a_gate_shows_what_it_gates_before_a_key_answers(uwf
 
 
 @SIZES
+def test_in_an_opened_thread_that_asks_a_digit_shows_a_step_and_answers_nothing(
+    uwf: Uwf, shop: Shop, columns: int, rows: int
+) -> None:
+    thread = shop.at_gate()
+    with full_screen("top", columns=columns, rows=rows) as screen:
+        screen.wait("1 ask you")
+        screen.press("\r", "1")
+        screen.wait("diff 1")
+        screen.press("\t", "\t")
+        screen.wait("gate asks you")
+        screen.press("1")
+        screen.wait(lambda text: "step 1 ·" in text)
+        assert uwf("thread", "show", thread).json["status"] == "waiting"
+        screen.press("q")
+        assert screen.end() == 0
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
+
+
+def test_digits_that_come_before_their_question_is_shown_are_told_and_answer_nothing(
+    uwf: Uwf, shop: Shop
+) -> None:
+    for line in ("two", "three", "four"):
+        shop.adds(line)
+        shop.at_gate(f"Add {line}")
+    with full_screen("top", columns=160, rows=50) as screen:
+        screen.wait(lambda text: "gate asks you" in text and "+two" in text)
+        screen.press("111")
+        screen.wait("answered: Add two — ignored: ")
+        screen.wait(lambda text: "2 ask you" in text and "+three" in text)
+        for line in ("three", "four"):
+            screen.wait(lambda text, line=line: "gate asks you" in text and f"+{line}" in text)
+            screen.press("1")
+        wait_until(lambda: statuses(uwf) == ["completed"] * 3, "all are answered")
+        screen.press("q")
+        assert screen.end() == 0
+
+
+@SIZES
 def test_what_step_4_changed_and_cost_is_one_key_from_the_opened_thread(
     uwf: Uwf, script: Callable[[str, str], Path], tmp_path: Path, columns: int, rows: int
 ) -> None:

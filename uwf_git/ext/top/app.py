@@ -86,6 +86,8 @@ class Top(App[None]):
         self._list, self._pane = ThreadList(), Pane()
         self._is_open = False
         self._question: Question | None = None
+        self._answers = False
+        self._ignored = ""
         self._shown: object = None
         self._answered: dict[ThreadId, str] = {}
         self._changed = asyncio.Event()
@@ -293,7 +295,7 @@ class Top(App[None]):
             event.prevent_default().stop()
             self._act(self._by_key[name])
         elif event.character and event.character.isascii() and event.character.isdigit():
-            self._digit(int(event.character))
+            self._digit(int(event.character), event.time)
         elif event.character in self._of_extensions:
             self._begin(self._extend(self._of_extensions[event.character]))
 
@@ -355,7 +357,7 @@ class Top(App[None]):
             self._turn_to(DIFF)
             return
         if not self._is_open:
-            self._is_open = True
+            self._is_open, self._answers = True, False
             self._turn_to(LIVE if self._row.group == ASKS else self._pane.tab)
         self._lay_out()
 
@@ -366,7 +368,7 @@ class Top(App[None]):
             self._pane.step = None
             self._turn_to(STEPS)
         elif self._is_open:
-            self._is_open = False
+            self._is_open = self._answers = False
             self._lay_out()
         elif self._list.marked:
             self._list.marked = frozenset()
@@ -385,6 +387,7 @@ class Top(App[None]):
     def _turn_to(self, tab: str) -> None:
         pane = self._pane
         pane.tab, pane.top, pane.left = tab, 0, 0
+        self._answers = self._answers and tab == LIVE
         pane.lines, self._question, self._shown = (), None, None
         self._changed.set()
 
@@ -393,21 +396,33 @@ class Top(App[None]):
         self._do_open()
         self._turn_to(DIFF)
 
-    def _digit(self, number: int) -> None:
-        row, question = self._row, self._question
-        if self._pane.is_help or row is None:
+    def _digit(self, number: int, typed: float) -> None:
+        """Show a step of an opened thread, else choose an option. Nobody answers what they haven't seen: a key `typed`
+        before the question was on the screen is told to be ignored."""
+        row, pane = self._row, self._pane
+        if pane.is_help or row is None:
             return
-        if self._is_pane_shown and self._pane.tab == LIVE and question is not None:
-            if question.thread == row.thread and (answer := question.choose(number)) is not None:
-                self._begin(self._answer(row, answer))
-            else:
-                self._tell(f"there is no option {number}", True)
-        elif self._is_open:
-            self._pane.step = number or None
-            self._turn_to(PROMPT if self._pane.tab == PROMPT else DIFF)
-        elif row.group == ASKS and not self._is_wide:
-            self._do_open()  # nobody answers what they haven't seen
+        if self._is_open and not self._answers:
+            pane.step = number or None
+            self._turn_to(PROMPT if pane.tab == PROMPT else DIFF)
+        elif row.group != ASKS:
+            self._ignore(f"{number}, nothing is asked here")
+        elif not self._is_pane_shown or pane.tab != LIVE:
+            self._is_open = self._answers = not self._is_wide
+            self._turn_to(LIVE)
+            self._lay_out()
+        elif (question := self._question) is None or question.thread != row.thread or typed < pane.drawn:
+            self._ignore(f"{number}, typed before the question was shown")
+        elif (answer := question.choose(number)) is None:
+            self._tell(f"there is no option {number}", True)
+        else:
+            self._ignored = ""
+            self._begin(self._answer(row, answer))
         self._draw()
+
+    def _ignore(self, what: str) -> None:
+        self._ignored = f"ignored: {what}"
+        self._tell(self._ignored, True)
 
     def _do_mark(self) -> None:
         if (row := self._row) is not None:
@@ -565,6 +580,7 @@ class Top(App[None]):
     async def _answer(self, row: Row, answer: Answer | Decision) -> None:
         """Answer, go to the next thread that asks, and let this one go on."""
         if self._answered.get(row.thread) == answer.key:
+            self._ignore("a second answer to the same question")
             return
         self._answered[row.thread] = answer.key
         rows = self._list.rows
@@ -578,7 +594,9 @@ class Top(App[None]):
         except CommandFailed:
             self._answered.pop(row.thread, None)
             raise
-        self._tell(f"answered: {self._named(row, 1)}")
+        told = f"answered: {self._named(row, 1)}"
+        self._tell(f"{told} — {self._ignored}" if self._ignored else told, bool(self._ignored))
+        self._ignored = ""
         if goes_on:
             await self._actions.start(("thread", "run", "--", row.thread))
 

@@ -32,7 +32,7 @@ KEYS = (
     Key(("tab",), "next_tab", "Tab", "live, steps, diff, prompt"),
     Key(("shift+tab",), "last_tab", "", ""),
     Key(("d",), "diff", "d", "all changes of the thread"),
-    Key((), "", "1 … 9", "answer with this option; in an opened thread, this step's changes and cost"),
+    Key((), "", "1 … 9", "in the list, answer with this option; in an opened thread, show this step"),
     Key(
         ("a",),
         "answer",
@@ -47,7 +47,7 @@ KEYS = (
     Key(("space",), "mark", "Space", "mark; r s p and those below go to all that are marked"),
     Key(("*",), "mark_all", "*", "mark all of the list, or none"),
     Key(("/",), "filter", "/", "filter: the options of uwf thread list, and text"),
-    Key(("n",), "last_night", "n", "what failed in the last 16 hours"),
+    Key(("n",), "last_night", "n", "what failed last night: the view last-night; and back"),
     Key((":",), "command", ":", "any uwf command; % is the thread, or those marked"),
     Key(("?",), "help", "?", "these keys"),
     Key(("q",), "quit", "q", "quit; agents go on"),

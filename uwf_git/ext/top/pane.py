@@ -130,9 +130,10 @@ def _rest(instance: Instance, head: Head, state: ThreadState) -> Iterator[Line]:
     is_bad = state.group is thread_states.Group.FAILED
     yield line(f"{state.label}: {state.value.meaning}", "bad" if is_bad else "bold")
     (item,) = thread_items(instance, [ListedThread(head, state)])
-    if item["line"] and item["lineKind"] == "reason":
+    tried = instance.attempts.all(head.thread) if state is ThreadState.FAILING else ()
+    if item["line"] and item["lineKind"] == "reason" and not tried:
         yield from lines(item["line"], "bad" if is_bad else "")
-    if state is ThreadState.FAILING and (tried := instance.attempts.all(head.thread)):
+    if tried:
         last = tried[-1]
         yield from lines(last.error, "bad")
         for name, text in (("stderr", last.stderr), ("stdout", last.stdout)):

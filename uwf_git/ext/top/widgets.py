@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -219,6 +220,7 @@ class Pane(Surface):
     left = 0
     chosen = 0
     follows = False
+    drawn = 0.0  # when these lines were first drawn, on the monotonic clock
     is_active = False
     is_alone = False
     is_help = False
@@ -242,11 +244,12 @@ class Pane(Surface):
                 self.top = max(0, min(self.top, place), place - self.page + 1)
 
     def show(self, lines: Sequence[Line]) -> None:
-        self.lines = lines
+        self.lines, self.drawn = lines, math.inf
         last = max(0, len(lines) - self.page)
         self.top = last if self.follows else min(self.top, last)
 
     def parts(self, y: int) -> tuple[Parts, str]:
+        self.drawn = min(self.drawn, time.monotonic())
         if not self.is_help:
             if y == 0:
                 title = fit(flat(self.title, _TITLE), max(20, self.size.width - len(self.about) - 4))
