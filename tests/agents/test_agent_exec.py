@@ -126,6 +126,8 @@ def test_a_status_of_ones_own_is_named_by_option(instance: Instance) -> None:
     said = failed(instance, "exec", sh("true"), schema)
     assert "exited with 0, and the output of role worker cannot be told from that" in said
     assert "say which status it means with --ok, of: shipped, held" in said
+    said = failed(instance, "exec", sh("echo out; echo 'no \033[31msuch file' >&2; exit 3"), schema)
+    assert "exited with 3 (no such file), and the output of role worker cannot be told from that" in said
     said = failed(instance, "exec", ["--ok", "shiped", *sh("true")], schema)
     assert "--ok 'shiped' is not a status of role worker" in said and 'did you mean "shipped"?' in said
     needy = {

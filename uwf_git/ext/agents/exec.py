@@ -113,12 +113,13 @@ class Options(NamedTuple):
 
 
 class CommandEnd(NamedTuple):
-    """The command's end. `report` is the end of its output."""
+    """The command's end. `report` is the end of its output, `cause` the last line on standard error, if known."""
 
     ok: bool
     code: int
     words: str
     report: str
+    cause: str = ""
 
     @property
     def is_killed(self) -> bool:
@@ -205,7 +206,7 @@ class _Conversation(Conversation):
             if _is_cut(ctx, finished):
                 message = f"{name} printed over {_MOST_READ >> 20} MB, of which the first may be its answer"
                 raise failed_with(Reply(turn.text, turns=(turn,)), message, _UNCLEAR)
-            return _judged(ctx, argv, reply)
+            return _judged(ctx, argv, reply, last_line(_decoded(finished.stderr_tail)))
         how = finished.overran
         message = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
         last = f"; it said last: {message}" if message else ""
@@ -289,13 +290,13 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-16" if is_wide else "utf-8", "replace")
 
 
-def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
+def _judged(ctx: Context, argv: Sequence[str], heard: Reply, cause: str = "") -> Reply:
     options: Options = ctx.options
     shown = shlex.join(argv)
     name = shortened(shown, 60)
     turn = heard.turns[0]
     code = int(turn.result["exitStatus"])
-    ended = CommandEnd(code == 0, code, _words(code), turn.text)
+    ended = CommandEnd(code == 0, code, _words(code), turn.text, cause)
     body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
     if _takes_text(ctx):
         if code:
@@ -523,7 +524,8 @@ def _explain_failure(
     known = list(dict.fromkeys(str(status) for statuses in listed for status in statuses or ()))
     if wanted is not None and None not in listed and known and wanted not in known:
         return f"{option} {wanted!r} is not a {fields[0].name} of role {role}", nearest(wanted, known)
-    message = f"{name} {ended.words}, and the output of {type_name(role)} cannot be told from that"
+    last = f" ({ended.cause})" if ended.cause and not ended.ok else ""
+    message = f"{name} {ended.words}{last}, and the output of {type_name(role)} cannot be told from that"
     helpful = [
         status
         for status in known
