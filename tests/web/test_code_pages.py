@@ -123,6 +123,8 @@ def test_hostile_code_stays_text(stepped: Callable[..., str], serve: Serve) -> N
             assert "id=markup" in page and "<img" not in page and "<b>" not in page and "{{ 7*7 }}" in page
             assert not set("\u202e\u200b\x1b") & set(page)
             assert "\\u200b.txt" in page
+    tree = page[page.index('aria-label="Changed files"') :]
+    assert "\\u200b.txt" in tree[: tree.index("</nav>")]
 
 
 def test_hostile_code_does_nothing_in_a_browser(

@@ -225,10 +225,31 @@ def test_failed_threads_are_found_checked_and_tried_again_by_keys_alone(
     browser_page.goto(f"{serving.address}/threads?tab=failed")
     for key in "jxjx":
         browser_page.keyboard.press(key)
-    expect(browser_page.locator(".board input:checked")).to_have_count(2)
+    expect(browser_page.locator(".board tbody input:checked")).to_have_count(2)
     keep_picture(browser_page, "checked-by-keys")
     browser_page.keyboard.press("r")
     expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 2 of 2 done")
+    for each in failed:
+        uwf("thread", "wait", each)
+
+
+def test_what_failed_last_night_is_tried_again_by_three_keys(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    failed = [_fail(uwf, task) for task in ("One", "Other", "Third")]
+    uwf("config", "set", "defaultAgent", scripted("- { role: writer, output: { text: x } }\n" + REJECTS_ONCE))
+    serving = serve("--run")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/threads")
+    browser_page.keyboard.press("n")
+    expect(browser_page.locator(".board tbody tr")).to_have_count(len(failed))
+    browser_page.keyboard.press("*")
+    expect(browser_page.locator(".board tbody input:checked")).to_have_count(len(failed))
+    everything = browser_page.get_by_role("checkbox", name="all shown threads")
+    expect(everything).to_be_checked()
+    expect(browser_page.locator(".bulk .number-checked").first).to_be_visible()
+    browser_page.keyboard.press("r")
+    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 3 of 3 done")
     for each in failed:
         uwf("thread", "wait", each)
 

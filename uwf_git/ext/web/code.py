@@ -122,11 +122,11 @@ class NumberedPatch(NamedTuple):
         items = []
         for name, entry in folder.items():
             if isinstance(entry, PatchedFile):
-                label = tag("code", markup.text(terminal.escape_code(one_line(name.removeprefix(path), 200))))
+                label = tag("code", markup.text(_name(name.removeprefix(path))))
                 link = tag("a", label, href=f"#{self.anchor(entry.place)}")
                 items.append(tag("li", link + " " + tag("span", markup.text(entry.counts), "meta")))
             else:
-                label = tag("span", markup.text(terminal.escape_code(one_line(name, 200))), "folder")
+                label = tag("span", markup.text(_name(name)), "folder")
                 items.append(tag("li", label + self._listed(entry, f"{path}{name}")))
         return tag("ul", "".join(items))
 
@@ -179,6 +179,11 @@ class PatchedFile(NamedTuple):
 
 
 _Folder = dict[str, "PatchedFile | _Folder"]
+
+
+def _name(name: str) -> str:
+    """Return a name on one line, invisible characters written out: two that differ in these look different."""
+    return one_line(terminal.escape_code(name), 200)
 
 
 def comment_path(path: str) -> str:

@@ -1,4 +1,4 @@
-// The list of threads: loads older rows when one scrolls to its end, and marks threads that have moved since this browser
+// The list of threads: checks all rows, loads older ones when one scrolls to its end, and marks threads that have moved since this browser
 // last opened them.
 
 const OPENED = "uwf.opened"; // in the browser's own storage: milliseconds by thread, and since when it counts
@@ -49,6 +49,19 @@ function mark() {
   }
 }
 
+// The box in the head of the list checks all rows that are shown, and shows whether all are.
+const boxes = () => [...document.querySelectorAll(".board tbody input[type=checkbox]")];
+function follow() {
+  const all = document.querySelector(".board .check-all");
+  const list = boxes();
+  if (all) all.checked = list.length > 0 && list.every((box) => box.checked);
+}
+
+document.addEventListener("change", ({ target }) => {
+  if (target.matches(".board .check-all")) for (const box of boxes()) box.checked = target.checked;
+  else if (target.matches(".board tbody input")) follow();
+});
+
 const end = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
@@ -60,6 +73,7 @@ const end = new IntersectionObserver((entries) => {
 function look() {
   see();
   mark();
+  follow();
   end.disconnect();
   const more = document.querySelector(".board ~ p > a.more");
   if (more) end.observe(more);
