@@ -590,12 +590,19 @@ function drawn() {
   import("./graph.js").then((drawing) => drawing.draw(graph));
 }
 
+// At once where the script is there, so that no change of the page is seen without its comments.
+let review = null;
+async function reviewed() {
+  review ??= await import("./review.js");
+  review.show();
+}
+
 // After each change.
 function settle() {
   refresh();
   listening();
   drawn();
-  if (document.querySelector("textarea[name=comments]")) import("./review.js").then((review) => review.show());
+  if (document.querySelector("textarea[name=comments]")) reviewed();
   if (document.querySelector("[data-lines]")) import("./output.js").then((output) => output.show());
 }
 
