@@ -92,7 +92,9 @@ def test_the_lists_show_the_others_and_name_what_they_cannot_read(uwf: Uwf, newe
     }.items()
     assert CAUSE in listed[newer.cause]["problem"] and UPGRADE in listed[newer.cause]["problem"]
     assert "'skip' at /onFailure" in listed[newer.policy]["problem"]
-    assert uwf("inbox").json == []
+    (unread,) = uwf("inbox").json
+    assert (unread["thread"], unread["group"], unread["commands"]) == (newer.cause, "failed", ["uwf doctor"])
+    assert CAUSE in unread["problem"]
     (named,) = [row for row in uwf("workflow", "list", check=7).json if row.get("problem")]
     assert POLICY in named["problem"]
     assert newer.policy in {row["thread"] for row in uwf("stats", check=7).json["damaged"]}
