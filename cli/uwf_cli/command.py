@@ -193,9 +193,6 @@ class Group(Command, click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = " ".join(args[:2])
-        if len(args) > 1 and (member_command := self.get_command(context, name)) is not None:
-            return name, member_command, args[2:]
         name = args[0]
         member_command = self.get_command(context, name)
         if member_command is None and not context.resilient_parsing:
@@ -203,6 +200,10 @@ class Group(Command, click.Group):
             meant = _suggest(context, self, name)
             hint = f'did you mean "{meant}"?' if meant else f"see: {path} --help"
             raise Usage(f"{path} has no command {name!r}", hint)
+        if name not in self.own and not isinstance(member_command, click.Group) and len(args) > 1:
+            below = " ".join(args[:2])  # as `web invite`, of an extension that has `web` too
+            if (command := self.get_command(context, below)) is not None:
+                return below, command, args[2:]
         return name, member_command, args[1:]
 
 
