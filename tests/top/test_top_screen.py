@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from acp_steps import Scripted
-from cli_samples import ASKS, GATE, PAIR, scripted, write
+from cli_samples import ASKS, GATE, ONE, PAIR, scripted, write
 from commands import begin as begin_quietly
 from conftest import Begin, Uwf
 from one_role import TALKER, WORKFLOW
@@ -72,6 +72,18 @@ def test_a_damaged_thread_is_a_row_that_says_why(uwf: Uwf, root: Path, thread: s
 
     play(script)
     assert uwf("thread", "show", other).json["status"] == "idle"
+
+
+def test_why_a_thread_failed_stands_there_once_with_its_cause(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("one.yaml", ONE))
+    thread = uwf("thread", "start", "one", "-p", "x").json["thread"]
+    uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'echo no such plan >&2; exit 3'", check=6)
+
+    async def script(player: Player) -> None:
+        await player.wait("exited with 3 (no such plan)")
+        assert player.text.count("exited with 3 (no such plan)") == 1
+
+    play(script, columns=200)
 
 
 def test_an_answer_that_comes_second_is_one_line_and_records_nothing(uwf: Uwf, gated: str) -> None:

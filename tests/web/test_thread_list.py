@@ -199,6 +199,20 @@ def test_what_cannot_be_done_to_one_of_several_is_told_and_the_others_are_done(
     assert changing.post("/threads/retry", data=form).status_code == 404
 
 
+def test_why_many_were_refused_is_one_line_that_opens(changing: httpx.Client, uwf: Uwf, thread: str) -> None:
+    threads = [thread, *(_start(uwf, f"Task {number}") for number in range(3))]
+    boxes = [f"{each} {uwf('thread', 'show', each).json['head']}" for each in threads]
+    uwf("thread", "kill", *threads[1:])
+    changing.post("/threads/pause", data={"thread": boxes})
+    many = changing.get("/threads?done=1").text
+    assert "Pause: 1 of 4 done" in many
+    assert re.search(r"<details>\s*<summary>Why 3 were not</summary>", many)
+    changing.post("/threads/pause", data={"thread": boxes[1:2]})
+    assert re.search(
+        r"<details open>\s*<summary>Why 1 was not</summary>", changing.get("/threads?done=2").text
+    )
+
+
 def test_failed_threads_are_tried_again_at_once(serve: Serve, uwf: Uwf, thread: str, root: object) -> None:
     failed = [_fail(uwf, task) for task in ("One", "Other")]
     before = "- { role: writer, output: { text: before } }\n"
