@@ -154,6 +154,95 @@ def test_requests_of_one_thread_are_told_apart_and_none_hides_what_it_would_run(
             os.close(descriptor)
 
 
+def test_a_key_presses_nothing_that_a_change_brought(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    other = uwf("thread", "fork", thread).json["thread"]
+    serving = serve("--run")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/?at={thread}")
+    expect(browser_page.get_by_role("button", name="red")).to_be_visible()
+    uwf("thread", "answer", thread, "-m", "blue")
+    agent = script("breaks", "import sys\nsys.exit('it broke')\n")
+    uwf("thread", "step", thread, "--agent", agent, check=None)
+    uwf("config", "set", "defaultAgent", scripted(AFTERWARDS))
+    edge = browser_page.get_by_role("button", name="— show")
+    expect(edge).to_be_visible(timeout=15_000)
+    sent: list[str] = []
+    browser_page.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
+    browser_page.keyboard.press("1")
+    expect(edge).to_be_visible()
+    assert uwf("thread", "show", thread).json["status"] == "failed"
+    # Once it is shown anew, the key is that of what is shown.
+    edge.click()
+    expect(browser_page.get_by_role("button", name="Retry")).to_be_enabled()
+    expect(edge).to_be_hidden()
+    assert not sent
+    browser_page.keyboard.press("1")
+    expect(browser_page.locator(f"#item-{other}")).to_be_visible()
+    assert sent == [f"{serving.address}/thread/{thread}/retry"]
+
+
+def test_keys_that_go_through_the_queue_show_what_other_keys_answer(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    keys, heading = browser_page.keyboard, browser_page.locator("#task")
+    expect(heading).to_have_text(TASKS[0])
+    keys.press("j")
+    keys.press("j")
+    keys.press("k")
+    expect(heading).to_have_text(TASKS[1])
+    expect(browser_page.locator(f"#q-{gates[1]} a")).to_be_focused()
+    keys.press("2")
+    expect(heading).to_have_text(TASKS[2])
+    assert [_outputs(uwf, thread)[-1].get("decision") for thread in gates] == [None, "change", None]
+
+
+def test_the_queue_tells_the_truth_while_the_item_stays(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str], script: Callable[[str, str], Path]
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    queue, item = browser_page.locator(".queue"), browser_page.locator(".item")
+    keys = browser_page.keyboard
+    keys.press("j")
+    expect(item).to_have_id(f"item-{gates[1]}")
+    uwf("thread", "answer", gates[1], "-m", "send")
+    failed = uwf("thread", "start", "gated", "-p", "Fail").json["thread"]
+    agent = script("breaks", "import sys\nsys.exit('it broke')\n")
+    uwf("thread", "step", failed, "--agent", agent, check=None)
+    expect(queue.get_by_role("heading", name="failed 1")).to_be_visible(timeout=15_000)
+    expect(queue.get_by_role("heading", name="asks you 2")).to_be_visible()
+    rows = queue.locator("li")
+    expect(rows).to_have_count(3)
+    assert [row.get_attribute("id") for row in rows.all()] == [
+        f"q-{each}" for each in (gates[0], gates[2], failed)
+    ]
+    expect(item).to_have_id(f"item-{gates[1]}")
+    expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
+    expect(queue.locator("li a[aria-current]")).to_have_count(0)
+
+
+def test_a_comment_on_a_choice_is_followed_by_the_choice(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    keys = browser_page.keyboard
+    expect(browser_page.get_by_role("heading", name=TASKS[0])).to_be_visible()
+    keys.press("e")
+    expect(browser_page.get_by_label("Comment for the record and the next role")).to_be_focused()
+    keys.type("Not yet")
+    keys.press("Control+Enter")
+    expect(browser_page.get_by_role("button", name="send")).to_be_focused()
+    expect(browser_page.locator(".answer-bar [role=status]")).to_have_text(
+        "Choose one: it sends the comment too."
+    )
+    keys.press("2")
+    expect(browser_page.get_by_role("heading", name=TASKS[1])).to_be_visible()
+    assert _outputs(uwf, gates[0])[-1] == {"decision": "change", "note": "Not yet"}
+
+
 def test_the_inbox_is_worked_off_without_javascript(
     browser: Browser, serve: Serve, uwf: Uwf, gates: list[str]
 ) -> None:
@@ -163,7 +252,7 @@ def test_the_inbox_is_worked_off_without_javascript(
     page.get_by_role("link", name=TASKS[1]).click()  # on a telephone the queue comes first
     for task, choice in ((TASKS[1], "send"), (TASKS[2], "change"), (TASKS[0], "send")):
         expect(page.get_by_role("heading", name=task)).to_be_visible()
-        page.get_by_label("Words to go with it").fill(f"About {task}")
+        page.get_by_label("Comment for the record and the next role").fill(f"About {task}")
         page.get_by_role("button", name=choice).click()
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()
     decisions = [_outputs(uwf, thread)[-1] for thread in gates]
@@ -243,7 +332,7 @@ def test_a_second_tab_is_told_that_the_first_has_answered_and_keeps_what_was_typ
     browser_page.goto(serving.launch)
     browser_page.goto(f"{serving.address}/?at={gates[1]}")
     uwf("thread", "answer", gates[1], "-m", "send")
-    browser_page.get_by_label("Words to go with it").fill("Not like <b>this</b>")
+    browser_page.get_by_label("Comment for the record and the next role").fill("Not like <b>this</b>")
     browser_page.get_by_role("button", name="send").click()
     expect(browser_page.get_by_text("has moved on since the page showed it")).to_be_visible()
     expect(browser_page.get_by_label("What you had typed")).to_have_value("Not like <b>this</b>")

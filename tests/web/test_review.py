@@ -148,7 +148,7 @@ def test_without_javascript_the_words_take_comments_in_the_same_form(
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(serve("--write").launch)
-    field = page.get_by_label("Words to go with it")
+    field = page.get_by_label("Comment for the record and the next role")
     expect(field).to_have_attribute("placeholder", "path:line: a comment on a line")
     expect(page.get_by_role("button", name="Comment on a line")).to_have_count(0)
     field.fill(f"{EXPORT}:5: of no use")

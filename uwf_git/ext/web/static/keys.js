@@ -1,6 +1,7 @@
 // Keys without a modifier, which the page declares: `data-key="r" data-key-label="retry"` on what a key presses, and
 // `data-rows` on a list whose rows j and k go through and x checks. None is taken while somebody types, and all can be
-// switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form.
+// switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form, or goes to its choices. Going to a row of
+// `data-rows="open"` opens it.
 
 const ROWS = "[data-rows] > *, .threads > li, .hits li, .compared > li";
 const TYPING = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, dialog, [contenteditable]";
@@ -13,6 +14,31 @@ const always = {
   x: ["check the row", check],
   "?": ["this list", open],
 };
+
+// What was sent by a key is what the reader was shown: a button that a change brought under the hand is not pressed.
+const accepted = new WeakMap(); // what each button sends
+let isLeaving = false;
+
+const sends = (node) => node.type === "submit" && node.form?.matches("[method=post]");
+const isAccepted = (node) => !sends(node) || (!isLeaving && accepted.get(node) === sentBy(node));
+
+function sentBy(node) {
+  const fields = [...node.form.elements].filter((each) => each.matches("input:not([name=then], [type=checkbox])"));
+  return JSON.stringify([node.form.getAttribute("action"), node.name, node.value, labelOf(node), fields.map((each) => [each.name, each.defaultValue])]);
+}
+
+// The reader sees the page as it is now.
+export function accept() {
+  isLeaving = false;
+  for (const node of document.querySelectorAll("[data-key]")) if (sends(node)) accepted.set(node, sentBy(node));
+}
+
+// Another page is asked for: until it is here, keys send nothing.
+export function leave(is = true) {
+  isLeaving = is;
+}
+
+export const isStale = () => declared().some((node) => node.closest(".answer-bar") && !isAccepted(node));
 
 const isReachable = (node) => !node.disabled && node.checkVisibility({ visibilityProperty: true });
 const declared = () => [...document.querySelectorAll("[data-key]")].filter(isReachable);
@@ -34,14 +60,19 @@ const current = (list) => list.findIndex((row) => row.contains(document.activeEl
 function move(by) {
   const list = rows().filter(handle);
   if (by < 0) list.reverse();
-  const at = current(list);
+  let at = current(list);
+  if (at < 0) at = list.findIndex((row) => opens(row) && row.querySelector("a[aria-current]"));
   const isInside = (row) => {
     const { top, bottom } = handle(row).getBoundingClientRect();
     return by > 0 ? top >= 0 : bottom <= innerHeight;
   };
   const row = at < 0 ? list.find(isInside) : list[at + 1];
-  if (row) handle(row).focus();
+  if (!row) return;
+  handle(row).focus();
+  if (opens(row)) handle(row).click();
 }
+
+const opens = (row) => row.closest("[data-rows=open]");
 
 function check() {
   const list = rows();
@@ -72,15 +103,23 @@ document.addEventListener("keydown", (event) => {
   const node = declared().find((each) => each.dataset.key === key);
   if (!node && !Object.hasOwn(always, key)) return;
   event.preventDefault();
-  if (node) press(node);
+  if (node && !isAccepted(node)) {
+    if (!isLeaving) document.dispatchEvent(new Event("keys:stale"));
+  } else if (node) press(node);
   else always[key][1]();
 });
 
 function send(event, form) {
   const buttons = [...form.elements].filter((each) => each.type === "submit" && isReachable(each));
   const main = buttons.find((each) => each.matches("[data-main], .main, .primary")) ?? (buttons.length === 1 ? buttons[0] : null);
-  if (!main) return;
+  if (!main && !buttons.length) return;
   event.preventDefault();
+  if (!main) {
+    const hint = form.querySelector("[data-hint]");
+    if (hint) hint.textContent = hint.dataset.hint;
+    buttons[0].focus();
+    return;
+  }
   form.requestSubmit(main);
 }
 
@@ -128,3 +167,4 @@ use.addEventListener("change", () => {
 close.addEventListener("click", () => list.close());
 opener.addEventListener("click", open);
 document.body.append(foot, list);
+accept();

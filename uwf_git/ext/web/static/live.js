@@ -3,7 +3,7 @@
 // remove something that is in view is held back, and announced at the edge.
 
 import htmx from "./htmx/htmx.js";
-import "./keys.js";
+import { accept, isStale, leave as leaving } from "./keys.js";
 import { count, listen, silence } from "./stream.js";
 
 const SOON = 2000, LATER = 5000, REST = 10000; // milliseconds between two requests
@@ -119,9 +119,25 @@ async function take(page) {
   const added = grow(page);
   const steps = added.filter((node) => node.id.startsWith("step-")).length;
   if (steps && !listening()) tell(counted(steps, "new step"));
+  highlight();
   announce(held);
+  if (edge.hidden && isStale()) stale();
   await follow([...away]);
   settle();
+}
+
+// What keys would press has changed since the reader was shown it.
+function stale() {
+  edge.textContent = "What can be done has changed — show";
+  edge.hidden = false;
+}
+document.addEventListener("keys:stale", stale);
+
+// Of a list whose row is shown beside it, only that row is marked.
+function highlight() {
+  const item = document.querySelector("#content article[data-row]");
+  for (const link of item ? document.querySelectorAll("#content [data-rows=open] a[aria-current]") : [])
+    if (link.closest("li").id !== item.dataset.row) link.removeAttribute("aria-current");
 }
 
 // Says at the edge what is held back.
@@ -157,6 +173,7 @@ async function show() {
   const added = grow(page);
   tag = document.body.dataset.tag;
   announce({ changed: false });
+  accept();
   added[0]?.scrollIntoView({ block: "nearest" });
   if (asked) (added[0]?.querySelector("a") ?? content()).focus({ preventScroll: true });
   settle();
@@ -244,9 +261,9 @@ function identify(root) {
 }
 
 // Makes a new element leave alone what is in view in the old one: its blocks stay, in their order, and none comes
-// between them. Blocks that are only more of a list's are added.
+// between them. Blocks that are only more of a list's are added. What is `data-live-whole` changes at once.
 function hold(old, now, held) {
-  if (old.matches(OWN) || !isInView(old)) return;
+  if (old.matches(`${OWN}, [data-live-whole]`) || !isInView(old)) return;
   const keys = keysOf(old), others = keysOf(now), later = new Map();
   for (const [node, key] of others) later.set(key, node);
   const stays = [...keys].filter(([node, key]) => node.matches(ADDED) || (node.matches(BLOCKS) && (isInView(node) || isKept(node))
@@ -438,6 +455,7 @@ const drafts = new Map(); // what was typed, by address
 let source = null; // what asked for the next page
 let isBack = false;
 let sent = null; // the form whose answer is awaited
+let asked = null; // the newest request for another page
 
 function visit(body, spec) {
   visits += 1;
@@ -471,6 +489,7 @@ function visit(body, spec) {
     if (field) restore(field, value);
   }
   shown = location.href;
+  accept();
   tag = document.body.dataset.tag;
   told = status(document);
   pause = SOON;
@@ -482,6 +501,8 @@ function visit(body, spec) {
 addEventListener("htmx:config:request", (event) => {
   const { ctx } = event.detail;
   if (ctx.request.method === "GET") {
+    leaving();
+    asked = ctx;
     identify(content());
     drafts.set(shown, dirty().map(([field, value]) => [field.id, value]));
     return;
@@ -491,7 +512,10 @@ addEventListener("htmx:config:request", (event) => {
   if (form.dataset.busy) event.preventDefault(); // a second click
   form.dataset.busy = "1";
 });
-addEventListener("htmx:finally:request", (event) => { delete event.detail.ctx.sourceElement.dataset.busy; });
+addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+  delete ctx.sourceElement.dataset.busy;
+  if (ctx === asked) leaving(false);
+});
 addEventListener("htmx:before:response", (event) => {
   const { raw, status: code } = event.detail.ctx.response;
   if (raw.headers.get("content-type")?.startsWith("text/html")) return;
