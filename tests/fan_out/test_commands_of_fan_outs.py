@@ -308,7 +308,7 @@ def test_the_page_of_a_thread_lists_its_branches_and_theirs_leads_back(
     assert "1 of 3 have ended; 2 idle" in page
     assert all(f'href="/thread/{branch}"' in page for branch in branches)
     assert f'It is branch 1 of <a href="/thread/{thread}">' in client.get(f"/thread/{branches[1]}").text
-    listed_page = client.get("/?tab=all").text
+    listed_page = client.get("/threads?tab=all").text
     assert "1 of 3 have ended" in listed_page and branches[1] not in listed_page
     world.run(thread)
     page = client.get(f"/thread/{thread}").text

@@ -132,5 +132,5 @@ def test_the_pages_show_it_and_lead_to_the_request(uwf: Uwf, forge: LandingForge
     pull = uwf("land", thread).json["pull"]
     link = f'<a href="{pull["url"]}" rel="noreferrer noopener">pull #{pull["number"]} open</a>'
     for client in entered(serve()):
-        pages = client.get("/?tab=all").text, client.get(f"/thread/{thread}").text
+        pages = client.get("/threads?tab=all").text, client.get(f"/thread/{thread}").text
         assert [page.count(link) for page in pages] == [1, 1]
