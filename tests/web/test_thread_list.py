@@ -256,6 +256,7 @@ def test_what_failed_last_night_is_tried_again_by_three_keys(
     browser_page.goto(serving.launch)
     browser_page.goto(f"{serving.address}/threads")
     browser_page.keyboard.press("n")
+    browser_page.wait_for_url("**/threads?*")
     expect(browser_page.locator(".board tbody tr")).to_have_count(len(failed))
     browser_page.keyboard.press("*")
     expect(browser_page.locator(".board tbody input:checked")).to_have_count(len(failed))
