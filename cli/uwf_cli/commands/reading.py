@@ -396,7 +396,7 @@ def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
     took = spent_by_node(instance, node)
     if (code := workspaces.code_of_node(instance, thread, node, with_patch)) is not None:
         took["code"] = workspaces.changes_value(code, with_patch)
-    value = {**first, **took, **value}
+    value = {**first, **took, **value, **took}  # an attempt names its code too
     if terminal.is_terminal(sys.stdout) and invocation.chosen_format not in ("json", "yaml"):
         shown = terminal.escape_value(value)
         if code is not None:
