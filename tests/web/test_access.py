@@ -213,6 +213,26 @@ def test_a_refusal_reaches_a_client_that_still_sends(serve: Serve, thread: str) 
     assert said.startswith(b"HTTP/1.1 403 ") and b"connection: close" in said.lower()
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 12000000", "Transfer-Encoding: chunked"])
+def test_a_client_may_send_too_much_and_then_reads_why(serve: Serve, thread: str, length: str) -> None:
+    serving = serve("--write")
+    with letting_in(serving) as client:
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    host, port = serving.address.removeprefix("http://").split(":")
+    head = f"POST /thread/{thread}/kill HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {serving.address}\r\n{length}\r\n"
+    body = b"x" * 12_000_000
+    if "chunked" in length:
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    with socket.create_connection((host, int(port)), 30) as there:
+        there.sendall(
+            f"{head}Cookie: {cookie}\r\n\r\n".encode() + body
+        )  # whose rest would be refused by a reset
+        said = b""
+        while piece := there.recv(1 << 16):
+            said += piece
+    assert said.startswith(b"HTTP/1.1 413 ") and b"1 MiB is too much" in said
+
+
 def test_the_browser_is_opened_by_a_file_that_others_cannot_read(
     hermetic: Path, browser_page: Page, script: Callable[[str, str], Path], thread: str
 ) -> None:

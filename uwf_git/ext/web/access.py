@@ -52,7 +52,7 @@ _ALWAYS = (
 _SAFE = ("GET", "HEAD")
 _ADMISSIONS = 20  # at once
 _ADMITTED = 60.0  # seconds
-_DRAINED = 64 * 1024  # bytes of a refused body that are read
+_DRAINED = 16 << 20  # bytes of a refused body that are read, since unread ones reset the connection
 _DRAIN_SECONDS = 2.0
 
 
@@ -131,7 +131,7 @@ class Access:
             await _refuse(receive, send, refused)
         elif (without := self._redeemed(scope)) is not None:
             await self._let_in(send, without, headers)
-        elif scope["path"] == SIGN_IN and scope["method"] == "GET":
+        elif scope["path"] == SIGN_IN and scope["method"] in _SAFE:
             await self._show_link(scope, receive, send)
         elif (refused := self._from_elsewhere(scope["method"], headers)) is not None:
             await _refuse(receive, send, refused)
@@ -233,14 +233,14 @@ class Access:
             return
         token = dict(parse_qsl(body[:_LONGEST_FORM].decode("latin-1"))).get(TOKEN, "")
         try:
-            begun = self._invitations.redeem(token) if self._invitations is not None else None
+            session = self._invitations.redeem(token) if self._invitations is not None else None
         except UwfError as error:
             await _answer(send, 500, error.message)
             return
-        if begun is None:
+        if session is None:
             await _answer(send, _NO_LINK.status, _NO_LINK.why)
             return
-        await self._begin_anew(send, headers, begun[1], SESSION_SECONDS)
+        await self._begin_anew(send, headers, session, SESSION_SECONDS)
 
     async def _sign_out(self, send: Send, headers: dict[str, str], session: str) -> None:
         with suppress(UwfError):  # the browser forgets it all the same
@@ -301,7 +301,8 @@ def _headers(scope: Scope) -> dict[str, str]:
     for name, value in scope["headers"]:
         text = value.decode("latin-1")
         key = name.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        # No value has a NUL, so that two are never read as one.
+        headers[key] = f"{headers[key]}\0{text}" if key in headers else text
     return headers
 
 
@@ -376,15 +377,14 @@ def _bound(send: Send) -> Send:
 
 
 async def _refuse(receive: Receive, send: Send, refusal: Refusal) -> None:
-    if refusal is not _TOO_LONG:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                drained = 0
-                while drained < _DRAINED:
-                    message = await receive()
-                    drained += len(message.get("body", b""))
-                    if not message.get("more_body", False):
-                        break
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            drained = 0
+            while drained < _DRAINED:
+                message = await receive()
+                drained += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    break
     await _answer(send, refusal.status, refusal.why, (("connection", "close"),))
 
 

@@ -180,8 +180,8 @@ class Invitations:
         except Invalid:
             return None
 
-    def redeem(self, secret: str) -> tuple[Invited, str] | None:
-        """Use a link up; return the session that it begins with its secret, None if it doesn't count. Raises
+    def redeem(self, secret: str) -> str | None:
+        """Use a link up; return the secret of the session that it begins, None if it doesn't count. Raises
         StoreUnwritable, Invalid."""
         with self._changing() as file:
             people = _current(file)
@@ -191,7 +191,7 @@ class Invitations:
             own = secrets.token_urlsafe(32)
             session = link._replace(kind=SESSION, hash=_digest(own), until=time.time() + SESSION_SECONDS)
             self._write(file._replace(people=tuple(session if item is link else item for item in people)))
-        return session, own
+        return own
 
     def end(self, secret: str) -> None:
         """End a session. Raises StoreUnwritable, Invalid."""
