@@ -62,6 +62,7 @@ def test_colours_become_classes(printed: str, shown: str) -> None:
         ("loading\r\x1b[Kdone", "done"),
         ("line\r\nnext\r", "line\nnext"),
         ("bo\bold", "bold"),
+        (f"\x1b[{'1;' * 1000}mx", "x"),  # longer than any program's, and kept by what remembers styles
     ],
 )
 def test_nothing_else_that_steers_a_terminal_passes(printed: str, shown: str) -> None:

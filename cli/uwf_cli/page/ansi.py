@@ -19,7 +19,7 @@ LONGEST = 10_000
 """Characters of a line that are shown."""
 
 _TOKEN = re.compile(
-    r"(?P<sgr>(?:\x1b\[|\x9b)[0-9;:]*m)"
+    r"(?P<sgr>(?:\x1b\[|\x9b)[0-9;:]{0,1000}m)"
     r"|(?P<csi>(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|(?=\n)|$))"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c\n]|\x1b(?!\\))*(?:\x07|\x1b\\|\x9c|(?=\n)|$)"
     r"|\x1b[ -/]*[0-~]?"
@@ -164,7 +164,7 @@ def _overwritten(line: str, style: Style) -> tuple[list[tuple[str, Style]], Styl
 @lru_cache(maxsize=4096)
 def _changed(style: Style, sgr: str) -> Style:
     """Return the style after an SGR sequence; codes without a class change nothing."""
-    codes = re.split(";", sgr.lstrip("\x1b\x9b[")[:-1][:200])
+    codes = sgr.lstrip("\x1b\x9b[")[:-1].split(";")
     text, ground, bits = style
     index = 0
     while index < len(codes):
