@@ -113,7 +113,6 @@ from uwf_git.api.exchange import push as _push_threads
 from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
 from uwf_git.api.filters import parse_filters as parse_filters
-from uwf_git.api.filters import view_words as view_words
 from uwf_git.api.filters import views as _saved_views
 from uwf_git.api.forges import client_for as client_for
 from uwf_git.api.forges import client_of_issue as client_of_issue

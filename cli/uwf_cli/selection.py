@@ -49,7 +49,9 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
             values = {name: given.pop(name) for name in _NAMES if name in given}
             values["states"] = [state for several in values.pop("status") for state in several]
             if (view := given.pop("view")) is not None:
-                values = _with_view(invocation, view, values)
+                from uwf_git.api.filters import with_view
+
+                values = with_view(invocation.instance, view, values)
             if ended is None:
                 values["all"] = True
             return function(invocation, *args, filters=_filters(values), **given)
@@ -105,20 +107,6 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             "--search", metavar="TEXT", help="Select threads whose prompt contains this text, ignoring case."
         ),
     ]
-
-
-def _with_view(invocation: Invocation, view: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of options with those of a view that were not typed. Raises Usage, NotFound."""
-    from uwf_git.api.filters import parse_words, view_words
-
-    try:
-        saved = parse_words(view_words(invocation.instance, view))
-    except Usage as error:
-        raise Usage(f"view {view}: {error.message}", error.hint) from None
-    typed = {name: value for name, value in values.items() if value not in (None, False, [])}
-    if typed.keys() & {"states", "ended"}:
-        saved = {name: value for name, value in saved.items() if name not in ("status", "ended")}
-    return {**values, **saved, **typed}
 
 
 def _filters(values: Mapping[str, Any]) -> Filters:

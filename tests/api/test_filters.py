@@ -15,12 +15,22 @@ from uwf_git.api.filters import VIEWS, parse_filters, views
 from uwf_git.api.listing import Filters
 from uwf_git.base.errors import Usage
 from uwf_git.base.thread_states import ThreadState
+from uwf_git.store.instance import Instance
 
 
-def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for() -> None:
-    assert parse_filters("") == Filters()
+@pytest.fixture
+def instance(uwf: Uwf) -> Instance:
+    uwf("init")
+    return opened()
+
+
+def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for(
+    instance: Instance,
+) -> None:
+    assert parse_filters(instance, "") == Filters()
     parsed = parse_filters(
-        "--status failed,idle --workflow=solve 'csv export' quotes --all --sort cost --since 12h"
+        instance,
+        "--status failed,idle --workflow=solve 'csv export' quotes --all --sort cost --since 12h",
     )
     assert parsed.states == {*(ThreadState.FAILING, ThreadState.FAILED, ThreadState.IDLE, ThreadState.STUCK)}
     assert (parsed.workflow, parsed.search, parsed.sort, parsed.ended) == (
@@ -30,8 +40,11 @@ def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for
         True,
     )
     assert parsed.since == pytest.approx(time.time() - 12 * 3600, abs=60)
-    assert parse_filters(["--search", "a b", "c"]).search == "a b c"
-    assert parse_filters("--until 2026-01-31").until == parse_filters("--older-than 2026-01-31").until
+    assert parse_filters(instance, ["--search", "a b", "c"]).search == "a b c"
+    assert (
+        parse_filters(instance, "--until 2026-01-31").until
+        == parse_filters(instance, "--older-than 2026-01-31").until
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,6 +54,7 @@ def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for
         ("--status odd", "no status 'odd'", "idle"),
         ("--since", "--since has no value", "--since 12h"),
         ("--since then", "--since 'then' is neither a day nor a duration", "30d"),
+        ("--view", "--view has no value", "--view last-night"),
         ("--sort size", "--sort 'size' is no order", "created"),
         ("--ended --status idle", "--ended and --status exclude each other", "one of them"),
         ("--workflow ''", "--workflow is empty", "omit it"),
@@ -49,9 +63,9 @@ def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for
         ("--\x1b[2J", "no filter '--", ""),
     ],
 )
-def test_what_a_line_has_wrong_is_said_in_one_line(line: str, message: str, hint: str) -> None:
+def test_what_a_line_has_wrong_is_said_in_one_line(uwf: Uwf, line: str, message: str, hint: str) -> None:
     with pytest.raises(Usage) as raised:
-        parse_filters(line)
+        parse_filters(instance, line)
     assert raised.value.message.startswith(message) and hint in raised.value.hint
     assert len(raised.value.message) < 200 and raised.value.message.isprintable()
 
@@ -59,11 +73,16 @@ def test_what_a_line_has_wrong_is_said_in_one_line(line: str, message: str, hint
 def test_views_are_saved_in_the_configuration_and_options_typed_go_before_theirs(
     uwf: Uwf, thread: str, config: Callable[[str], Path]
 ) -> None:
-    config('views: {night: "--status failed --since 12h", mine: "--author nobody", wrong: "--odd"}')
+    config(
+        'views: {night: "--status failed --since 12h", mine: "--author nobody", wrong: "--odd", '
+        'odd: "--status odd", own: --view mine}'
+    )
     assert views(opened()) == {
         "night": "--status failed --since 12h",
         "mine": "--author nobody",
         "wrong": "--odd",
+        "odd": "--status odd",
+        "own": "--view mine",
         **{name: words for name, words in VIEWS.items() if name != "mine"},
     }
 
@@ -80,8 +99,15 @@ def test_views_are_saved_in_the_configuration_and_options_typed_go_before_theirs
     assert listed("--view", "last-night") == [other] == listed()
     assert set(listed("--view", "last-night", "--status", "failed,killed")) == {other, thread}
     assert "known: " in uwf("thread", "list", "--view", "day", check=3).error["hint"]
-    wrong = uwf("thread", "list", "--view", "wrong", check=2).error
-    assert wrong["message"] == "view wrong: no filter '--odd'"
+    for view, problem in {
+        "wrong": "no filter '--odd'",
+        "odd": "no status 'odd'",
+        "own": "a view has no --view",
+    }.items():
+        wrong = uwf("thread", "list", "--view", view, check=2).error
+        assert wrong["message"] == f"view {view}: {problem}"
+    parsed = parse_filters(opened(), "--view=night csv")
+    assert (parsed.states, parsed.search) == ({ThreadState.FAILING, ThreadState.FAILED}, "csv")
     tried = uwf("thread", "retry", "--view", "night", "--agent", "uwf-rehearse")
     assert [item["thread"] for item in uwf("thread", "list", "--status", "completed").json] == [other], tried
 

@@ -28,6 +28,7 @@ VIEWS = {
 _DAY = 86_400  # seconds
 _FLAGS = {"--all": "all", "--ended": "ended"}
 _OPTIONS = {
+    "--view": "view",
     "--status": "status",
     "--workflow": "workflow",
     "--author": "author",
@@ -39,15 +40,34 @@ _OPTIONS = {
 }
 
 
-def parse_filters(words: str | Sequence[str]) -> Filters:
+def parse_filters(instance: Instance, words: str | Sequence[str]) -> Filters:
     """Parse the words of a filter line: the options of `uwf thread list`, in which other words are the text to search
-    for. Raises Usage."""
-    return filters_of(parse_words(words))
+    for. Raises Usage, and NotFound for an unknown view."""
+    values = _values(words)
+    return filters_of(with_view(instance, values.pop("view", None), values))
 
 
-def parse_words(words: str | Sequence[str]) -> dict[str, Any]:
+def with_view(instance: Instance, view: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of options with those of a view that were not typed. Raises Usage, NotFound."""
+    if view is None:
+        return dict(values)
+    words = _view_words(instance, view)
+    try:
+        saved = _values(words)
+        if "view" in saved:
+            raise Usage("a view has no --view", "write the filters themselves")
+        filters_of(saved)
+    except Usage as error:
+        raise Usage(f"view {view}: {error.message}", error.hint) from None
+    typed = {name: value for name, value in values.items() if value not in (None, False, [])}
+    if typed.keys() & {"status", "states", "ended"}:
+        saved = {name: value for name, value in saved.items() if name not in ("status", "ended")}
+    return {**values, **saved, **typed}
+
+
+def _values(words: str | Sequence[str]) -> dict[str, Any]:
     """Return the values of such words by the names of options, as typed; `status` has the words of several, `all` and
-    `ended` are flags."""
+    `ended` are flags. Raises Usage."""
     values: dict[str, Any] = {}
     texts = []
     rest = list(reversed(_split(words) if isinstance(words, str) else words))
@@ -78,6 +98,7 @@ def parse_words(words: str | Sequence[str]) -> dict[str, Any]:
 
 
 _EXAMPLES = {
+    "--view": "last-night",
     "--status": ThreadState.FAILING.word,
     "--since": "12h",
     "--until": "90d",
@@ -120,11 +141,12 @@ def views(instance: Instance) -> dict[str, str]:
     return {**own, **{name: words for name, words in VIEWS.items() if name not in own}}
 
 
-def view_words(instance: Instance, name: str) -> str:
-    """Return a view's words. Raises NotFound."""
+def _view_words(instance: Instance, name: str) -> str:
     known = views(instance)
     if name not in known:
-        raise NotFound(f"no view {name!r}", nearest(name, known) or "add it below views in config.yaml")
+        raise NotFound(
+            f"no view {one_line(name, 60)!r}", nearest(name, known) or "add it below views in config.yaml"
+        )
     return known[name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,6 @@ from uwf_git.plugin import (
     parse_filters,
     step_view,
     thread_states,
-    view_words,
 )
 
 LONGEST = 1000
@@ -177,8 +177,8 @@ def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 def _board(arguments: Mapping[str, Any], _folder: Path) -> Call:
     def value(instance: Instance) -> dict[str, Any]:
-        saved = view_words(instance, arguments["view"]) if "view" in arguments else ""
-        wanted = parse_filters(f"{saved} {arguments.get('filter', '')}")
+        view = f"--view {shlex.quote(arguments['view'])} " if "view" in arguments else ""
+        wanted = parse_filters(instance, view + arguments.get("filter", ""))
         group = thread_states.Group(arguments["group"]) if "group" in arguments else None
         return board(instance, wanted, group, first=arguments["offset"], most=arguments["limit"])
 

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from uwf_git.plugin import Instance, ThreadFilters, Usage, parse_filters, view_words
+from uwf_git.plugin import Instance, ThreadFilters, Usage, parse_filters
 
-_VIEW = "--view"
-LAST_NIGHT = (_VIEW, "last-night")
+LAST_NIGHT = ("--view", "last-night")
 
 
 class Filter(NamedTuple):
@@ -33,8 +32,4 @@ def split(text: str) -> tuple[str, ...]:
 
 def parse(instance: Instance, words: Sequence[str]) -> Filter:
     """Raises Usage, and NotFound for an unknown view."""
-    given = list(words)
-    if _VIEW in given[:-1]:
-        place = given.index(_VIEW)
-        given[place : place + 2] = split(view_words(instance, given[place + 1]))
-    return Filter(tuple(words), parse_filters(given))
+    return Filter(tuple(words), parse_filters(instance, words))

@@ -61,7 +61,7 @@ def page(instance: Instance, request: PageRequest) -> Page:
     wrong: Usage | NotFound | None = None
     filters = ThreadFilters()
     try:
-        filters = parse_filters(line)._replace(ended=True)
+        filters = parse_filters(instance, line)._replace(ended=True)
         threads, _ = board_threads(instance, filters)
     except (Usage, NotFound) as error:
         wrong = error
