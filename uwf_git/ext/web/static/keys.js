@@ -3,7 +3,7 @@
 // switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form, or goes to its choices. Going to a row of
 // `data-rows="open"` opens it.
 
-const ROWS = "[data-rows] > *, .threads > li, .hits li, .compared > li";
+const ROWS = "[data-rows] > *";
 const TYPING = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, dialog, [contenteditable]";
 const OFF = "uwf.keys"; // in the browser's own storage
 
