@@ -2,6 +2,8 @@
 // the ways that were taken by a full line and a number. It takes the room of the drawing that came with the page, so that
 // nothing below it moves.
 
+import { element as html } from "./dom.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const LONGEST = 30; // characters of a label
 const READABLE = 0.8; // of the size that it is drawn in
@@ -125,12 +127,8 @@ function drawnNode(node, { x, y }) {
 // Puts the picture into a frame that scrolls, with buttons to make it larger and smaller.
 function framed(box, picture, { width, height }) {
   const old = box.querySelector(".frame");
-  const frame = document.createElement("div");
-  frame.className = "frame";
-  frame.tabIndex = 0;
-  frame.setAttribute("role", "region");
-  frame.setAttribute("aria-label", "Graph; plus and minus make it larger and smaller, 0 fits it in");
-  frame.append(picture);
+  const label = "Graph; plus and minus make it larger and smaller, 0 fits it in";
+  const frame = html("div", { class: "frame", tabindex: "0", role: "region", "aria-label": label }, picture);
   const most = box.classList.contains("large") ? 1.75 : 1;
   const fits = () => Math.min(most, (frame.clientWidth - 2) / width, (frame.clientHeight - 2) / height);
   let scale = 1;
@@ -151,22 +149,16 @@ function framed(box, picture, { width, height }) {
     event.preventDefault();
     act();
   });
-  const bar = document.createElement("div");
-  bar.className = "zoom";
-  const shown = document.createElement("span");
+  const shown = html("span");
   const button = (text, name, key) => {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.textContent = text;
-    made.setAttribute("aria-label", name);
-    made.addEventListener("click", steps[key]);
-    return made;
+    const node = html("button", { type: "button", "aria-label": name }, text);
+    node.addEventListener("click", steps[key]);
+    return node;
   };
-  const large = document.createElement("button");
-  large.type = "button";
-  large.textContent = box.classList.contains("large") ? "Close" : "Enlarge";
+  const large = html("button", { type: "button" }, box.classList.contains("large") ? "Close" : "Enlarge");
   large.addEventListener("click", () => enlarge(box));
-  bar.append(large, button("−", "Smaller", "-"), shown, button("+", "Larger", "+"), button("Fit", "Fit the graph in", 0));
+  const buttons = [large, button("−", "Smaller", "-"), shown, button("+", "Larger", "+"), button("Fit", "Fit the graph in", 0)];
+  const bar = html("div", { class: "zoom" }, ...buttons);
   const at = old && [old.scrollLeft, old.scrollTop];
   const focused = box.contains(document.activeElement);
   if (!box.style.height && !box.classList.contains("whole")) box.style.height = `${box.getBoundingClientRect().height}px`;

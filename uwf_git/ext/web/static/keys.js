@@ -1,7 +1,9 @@
 // Keys without a modifier, which the page declares: `data-key="r" data-key-label="retry"` on what a key presses, and
 // `data-rows` on a list whose rows j and k go through and x checks. None is taken while somebody types, and all can be
-// switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form, or goes to its choices. Going to a row of
-// `data-rows="open"` opens it.
+// switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form, or goes to its
+// choices. Going to a row of `data-rows="open"` opens it.
+
+import { element } from "./dom.js";
 
 const ROWS = "[data-rows] > *";
 const TYPING = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, dialog, [contenteditable]";
@@ -23,8 +25,8 @@ const sends = (node) => node.type === "submit" && node.form?.matches("[method=po
 const isAccepted = (node) => !sends(node) || (!isLeaving && accepted.get(node) === sentBy(node));
 
 function sentBy(node) {
-  const fields = [...node.form.elements].filter((each) => each.matches("input:not([name=then], [type=checkbox])"));
-  return JSON.stringify([node.form.getAttribute("action"), node.name, node.value, labelOf(node), fields.map((each) => [each.name, each.defaultValue])]);
+  const fields = [...node.form.elements].filter((field) => field.matches("input:not([name=then], [type=checkbox])"));
+  return JSON.stringify([node.form.getAttribute("action"), node.name, node.value, labelOf(node), fields.map((field) => [field.name, field.defaultValue])]);
 }
 
 // The reader sees the page as it is now.
@@ -33,7 +35,7 @@ export function accept() {
   for (const node of document.querySelectorAll("[data-key]")) if (sends(node)) accepted.set(node, sentBy(node));
 }
 
-// Another page is asked for: until it is here, keys send nothing.
+// Another page is requested: until it is here, keys send nothing.
 export function leave(is = true) {
   isLeaving = is;
 }
@@ -100,7 +102,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (isOff() || target.closest?.(TYPING)) return;
-  const node = declared().find((each) => each.dataset.key === key);
+  const node = declared().find((button) => button.dataset.key === key);
   if (!node && !Object.hasOwn(always, key)) return;
   event.preventDefault();
   if (node && !isAccepted(node)) {
@@ -110,8 +112,8 @@ document.addEventListener("keydown", (event) => {
 });
 
 function send(event, form) {
-  const buttons = [...form.elements].filter((each) => each.type === "submit" && isReachable(each));
-  const main = buttons.find((each) => each.matches("[data-main], .main, .primary")) ?? (buttons.length === 1 ? buttons[0] : null);
+  const buttons = [...form.elements].filter((field) => field.type === "submit" && isReachable(field));
+  const main = buttons.find((button) => button.matches("[data-main], .main, .primary")) ?? (buttons.length === 1 ? buttons[0] : null);
   if (!main && !buttons.length) return;
   event.preventDefault();
   if (!main) {
@@ -124,13 +126,6 @@ function send(event, form) {
 }
 
 // The list of keys
-
-function element(name, attributes, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
 
 const names = element("dl", { class: "facts" });
 const use = element("input", { type: "checkbox" });

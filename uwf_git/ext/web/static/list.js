@@ -1,5 +1,5 @@
-// The list of threads: checks all rows, loads older ones when one scrolls to its end, and marks threads that have moved since this browser
-// last opened them.
+// The list of threads: checks all rows, loads older ones when one scrolls to its end, and marks threads that have moved
+// since this browser last opened them.
 
 const OPENED = "uwf.opened"; // in the browser's own storage: milliseconds by thread, and since when it counts
 const MOST = 2000; // threads that it knows

@@ -2,21 +2,16 @@
 // and while the page is visible it asks for itself again. What takes its place is changed at once. What would push or
 // remove something that is in view is held back, and announced at the edge.
 
+import { content, element, OWN } from "./dom.js";
+import { dirty, FIELDS, forget, giveBack, identify, isDirty, restore } from "./fields.js";
 import htmx from "./htmx/htmx.js";
 import { accept, isStale, leave as leaving } from "./keys.js";
+import { anchored, hold, ROW } from "./reading.js";
 import { count, listen, silence } from "./stream.js";
+import { refresh } from "./times.js";
 
 const SOON = 2000, LATER = 5000, REST = 10000; // milliseconds between two requests
 const AWAY = 60000; // milliseconds after which a reader who does nothing may be away
-const OWN = "[data-live-own]"; // elements whose scripts change them
-const ADDED = "[data-live-added]"; // elements that scripts added
-const FIELDS = "input:not([type=hidden], [type=submit], [type=button]), textarea, select";
-const KEYED = `form, details, section, button, input, textarea, select`;
-const BLOCKS = "address, article, aside, blockquote, dd, details, div, dl, dt, fieldset, figure, footer, form, h1, h2, h3, h4, h5,"
-  + " header, hr, li, main, nav, ol, p, pre, section, table, tbody, td, th, thead, tr, ul";
-const YIELDS = "#nothing, [data-live-yields]"; // says that there is nothing, until there is
-const ROW = "li[id], tr[id], [data-rows] > [id]";
-const LISTED = "[data-rows] > [id^='t-']";
 const SWAP = "page strip:false";
 
 let morph;
@@ -25,15 +20,6 @@ let pause = SOON;
 let timer = 0;
 let visits = 0; // pages that were shown
 let shown = location.href;
-
-const content = () => document.getElementById("content");
-
-function element(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
 
 // Finished steps, for screen readers.
 const spoken = element("p", { class: "visually-hidden", "aria-live": "polite" });
@@ -144,12 +130,12 @@ function highlight() {
 function announce(held) {
   edge.hidden = !held.changed;
   if (!held.changed) {
-    told = status(document);
+    announced = status(document);
     return;
   }
   const { fresh } = held, noun = { "t": "thread", "s": "step" }[fresh[0]?.[0]] ?? "row";
   const parts = fresh.length ? [counted(fresh.length, `new ${noun}`)] : [];
-  if (held.status && held.status !== told) parts.push(held.sentence);
+  if (held.status && held.status !== announced) parts.push(held.sentence);
   const text = parts.join(", ") || "This page has changed";
   const words = `${text[0].toUpperCase()}${text.slice(1)} — show`;
   if (fresh.length && noun === "step" && edge.textContent !== words && !listening()) tell(parts[0]);
@@ -159,7 +145,7 @@ function announce(held) {
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const sentence = (page) => page.querySelector("[data-status]")?.dataset.sentence ?? "";
 const status = (page) => page.querySelector("[data-status]")?.dataset.status;
-let told = status(document);
+let announced = status(document);
 
 // Shows all of the newest page, in the place where the reader was.
 async function show() {
@@ -167,7 +153,7 @@ async function show() {
   const visit = visits;
   const page = (await request(address)).page;
   if (!page || visit !== visits) return;
-  const asked = document.activeElement === edge;
+  const hadFocus = document.activeElement === edge;
   identify(document.body);
   identify(page.body);
   const added = grow(page);
@@ -175,7 +161,7 @@ async function show() {
   announce({ changed: false });
   accept();
   added[0]?.scrollIntoView({ block: "nearest" });
-  if (asked) (added[0]?.querySelector("a") ?? content()).focus({ preventScroll: true });
+  if (hadFocus) (added[0]?.querySelector("a") ?? content()).focus({ preventScroll: true });
   settle();
 }
 
@@ -200,204 +186,8 @@ function apply(page) {
   morph(document.body, body, true);
   document.body.dataset.tag = page.body.dataset.tag ?? "";
   if (page.title) document.title = page.title;
-  for (const [field, value] of typed) if (field.isConnected) restore(field, value); else leave(field, value);
-  if (left && !left.isConnected) content().prepend(left);
+  giveBack(typed);
   htmx.process(document.body);
-}
-
-// Fields that somebody changed, with their values.
-function dirty() {
-  return [...content().querySelectorAll(FIELDS)].filter(isDirty).map((field) => [field, valueOf(field)]);
-}
-
-function isDirty(field) {
-  if (field.readOnly) return false;
-  if (/^(checkbox|radio)$/.test(field.type)) return field.checked !== field.defaultChecked;
-  if (field.options) return field.dataset.liveTyped === "1";
-  return field.value !== field.defaultValue;
-}
-
-const valueOf = (field) => (/^(checkbox|radio)$/.test(field.type) ? field.checked : field.value);
-
-function restore(field, value) {
-  if (/^(checkbox|radio)$/.test(field.type)) field.checked = value;
-  else if (field.value !== value) field.value = value;
-}
-
-// Typed text that has no place any more, to be copied.
-let left = null;
-function leave(field, value) {
-  if (!/^(text|textarea|search)$/.test(field.type)) return;
-  if (!left) {
-    const done = element("button", { type: "button" }, "Let go of it");
-    done.addEventListener("click", () => {
-      left.remove();
-      left = null;
-    });
-    const words = element("p", {}, "What you had typed has no place here any more. It is kept until you leave the page:");
-    left = element("section", { id: "live-left", class: "notice left", "data-live-own": "", "data-live-added": "" }, words, done);
-  }
-  const copy = element("textarea", { readonly: "", rows: "3", "aria-label": "What you had typed" });
-  copy.value = value;
-  left.lastElementChild.before(copy);
-}
-
-// Gives elements that have state a name by which morphing finds them again: a field belongs to its form, and the answer
-// to a question to that question.
-function identify(root) {
-  const names = new Map();
-  for (const node of root.querySelectorAll(KEYED)) {
-    if ((node.id && !node.id.startsWith("live:")) || node.closest(OWN)) continue;
-    const asks = node.closest("[data-asks]")?.dataset.asks ?? node.closest(".asks")?.querySelector(".task")?.textContent ?? "";
-    const form = node.form?.getAttribute("action") ?? node.getAttribute("action") ?? "";
-    const near = node.parentElement.closest("[id]:not([id^='live:'])")?.id ?? "";
-    const own = node.name || node.getAttribute("aria-labelledby") || node.querySelector?.("summary")?.textContent || node.textContent;
-    const value = /^(BUTTON|INPUT)$/.test(node.tagName) && /^(submit|radio|checkbox)$/.test(node.type) ? node.getAttribute("value") ?? "" : "";
-    const key = [node.tagName, near, form, asks, node.tagName === "FORM" ? "" : own, value].map((part) => part.trim().slice(0, 200)).join("|").replace(/\s+/g, "_");
-    const times = names.get(key) ?? 0;
-    names.set(key, times + 1);
-    node.id = `live:${key}${times ? `|${times}` : ""}`;
-  }
-}
-
-// Makes a new element leave alone what is in view in the old one: its blocks stay, in their order, and none comes
-// between them. Blocks that are only more of a list's are added. What is `data-live-whole` changes at once.
-function hold(old, now, held) {
-  if (old.matches(`${OWN}, [data-live-whole]`) || !isInView(old)) return;
-  const keys = keysOf(old), others = keysOf(now), later = new Map();
-  for (const [node, key] of others) later.set(key, node);
-  const stays = [...keys].filter(([node, key]) => node.matches(ADDED) || (node.matches(BLOCKS) && (isInView(node) || isKept(node))
-    && (later.has(key) || !node.matches(YIELDS))));
-  const places = new Set();
-  for (const [node, key] of stays) {
-    let same = later.get(key);
-    if (!same) {
-      if (!node.matches(ADDED)) gone(node, held);
-      same = node.cloneNode(true);
-      const before = earlier(node, keys, later);
-      if (before) before.after(same);
-      for (const [index, field] of [...node.querySelectorAll("input, textarea, select")].entries()) copyState(field, same.querySelectorAll("input, textarea, select")[index]);
-    } else hold(node, same, held);
-    later.set(key, same);
-    places.add(same);
-  }
-  if (places.size) between(old, now, [...places], keys, others, held);
-  for (const [node, key] of keys)
-    if (!node.matches(BLOCKS) && later.has(key)) hold(node, later.get(key), held);
-}
-
-// What a new element has of the siblings before one of the old.
-function earlier(node, keys, later) {
-  let each = node.previousElementSibling;
-  while (each && !later.has(keys.get(each))) each = each.previousElementSibling;
-  return each && later.get(keys.get(each));
-}
-
-function copyState(from, to) {
-  if (to && from.type !== "file") restore(to, valueOf(from));
-}
-
-// Puts the blocks that stay into their order. New ones before and among them are held back, those behind are added.
-function between(old, now, places, keys, others, held) {
-  const all = [...now.children], indexes = places.map((node) => all.indexOf(node)).filter((index) => index >= 0);
-  const first = Math.min(...indexes), last = Math.max(...indexes);
-  const top = old.getBoundingClientRect().top, isTopInView = top >= 0 && top < innerHeight;
-  const order = [...keys.values()], oldLast = order.indexOf(others.get(all[last]));
-  const below = [], replaced = new Set(places.filter((node) => !others.has(node) && !node.matches(ROW)).map(kindOf));
-  for (const [index, node] of all.entries()) {
-    if (places.includes(node) || !node.matches(BLOCKS)) continue;
-    const isBehind = index > last, before = order.indexOf(others.get(node));
-    if (before >= 0) {
-      if (before > oldLast && !isBehind) below.push(node); // it was below, and would come into view
-    } else if (replaced.has(kindOf(node)) || (!isBehind && (index > first || isTopInView))) {
-      node.remove();
-      held.changed = true;
-      if (node.matches(ROW)) held.fresh.push(node.id);
-    }
-  }
-  let after = null;
-  for (const node of places) {
-    const isHere = node.parentNode === now;
-    if (after && (!isHere || !(after.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING))) after.after(node);
-    else if (!after && !isHere) now.insertBefore(node, all[first] ?? now.firstChild);
-    after = node;
-  }
-  if (below.length) {
-    held.changed = true;
-    after.after(...below);
-  }
-}
-
-const kindOf = (node) => `${node.tagName}.${node.classList[0] ?? ""}`;
-
-// The children of an element with what names each among them.
-function keysOf(parent) {
-  const times = new Map(), keys = new Map();
-  for (const node of parent.children) {
-    const name = node.id || kindOf(node);
-    const count = times.get(name) ?? 0;
-    times.set(name, count + 1);
-    keys.set(node, `${name} ${count}`);
-  }
-  return keys;
-}
-
-function isInView(node) {
-  const { top, bottom, width, height } = node.getBoundingClientRect();
-  return bottom > 0 && top < innerHeight && (width > 0 || height > 0);
-}
-
-// Rows that the reader loaded on, what somebody typed, and a box that fills itself stay also out of view.
-const isKept = (node) => node.matches(`[data-live-kept], ${OWN}`) || node.querySelector(OWN) || [...node.querySelectorAll(FIELDS)].some(isDirty);
-
-// What a page no longer has, but somebody may be reading, says so, or what the page says of it elsewhere; nothing can be
-// done with it.
-function gone(node, held) {
-  if (node.hasAttribute("data-live-kept")) return;
-  held.changed = true;
-  for (const row of [node, ...node.querySelectorAll(LISTED)]) if (row.matches(LISTED)) held.away.add(row);
-  const words = `${held.sentence.charAt(0).toUpperCase()}${held.sentence.slice(1)}.`;
-  for (const place of [node, ...node.querySelectorAll("[data-place]")]) {
-    if (!place.dataset.place) continue;
-    const now = held.places.get(place.dataset.place);
-    if (now) place.replaceChildren(...document.importNode(now, true).childNodes);
-    else if (place.textContent !== (place.dataset.gone ?? words)) place.textContent = place.dataset.gone ?? words;
-  }
-  for (const button of node.querySelectorAll("form[method=post] button")) button.disabled = true;
-}
-
-// Changes the document without moving what is read: what has the focus, else what is in the middle of the window.
-function anchored(change) {
-  const chain = anchors();
-  change();
-  const [node, top] = chain.find(([each]) => each.isConnected && each.getClientRects().length) ?? [];
-  if (!node) return;
-  const moved = node.getBoundingClientRect().top - top;
-  if (Math.abs(moved) >= 0.5) scrollerOf(node).scrollBy({ top: moved, behavior: "instant" });
-}
-
-function anchors() {
-  const focus = document.activeElement, main = content();
-  let start = focus && main.contains(focus) && focus !== main && isInView(focus) ? focus : null;
-  for (let offset = 0; !start && offset < innerHeight / 2; offset += 12)
-    for (const y of [innerHeight / 2 + offset, innerHeight / 2 - offset])
-      start ??= document.elementsFromPoint(innerWidth / 2, y).find((node) => main.contains(node) && node !== main
-        && node.getBoundingClientRect().height < innerHeight / 3 && !isFixed(node));
-  const chain = [];
-  for (let node = start; node && node !== main; node = node.parentElement) chain.push([node, node.getBoundingClientRect().top]);
-  return chain;
-}
-
-function isFixed(node) {
-  for (let each = node; each && each !== document.body; each = each.parentElement)
-    if (/fixed|sticky/.test(getComputedStyle(each).position)) return true;
-  return false;
-}
-
-function scrollerOf(node) {
-  for (let each = node.parentElement; each && each !== document.body; each = each.parentElement)
-    if (/auto|scroll/.test(getComputedStyle(each).overflowY) && each.scrollHeight > each.clientHeight) return each;
-  return window;
 }
 
 // Rows that have left the list which is shown say where they are now all the same.
@@ -454,13 +244,13 @@ const placeOf = (address) => /^\/thread\/[^/]+|^.*/.exec(new URL(address).pathna
 const drafts = new Map(); // what was typed, by address
 let source = null; // what asked for the next page
 let isBack = false;
-let sent = null; // the form whose answer is awaited
-let asked = null; // the newest request for another page
+let submitted = null; // the form whose answer is awaited
+let pending = null; // the newest request for another page
 
 function visit(body, spec) {
   visits += 1;
-  if (sent?.isConnected) sent.reset?.(); // what it had is told
-  sent = null;
+  if (submitted?.isConnected) submitted.reset?.(); // what it had was sent
+  submitted = null;
   const same = placeOf(shown) === placeOf(location.href);
   const page = new DOMParser().parseFromString("", "text/html");
   page.body.replaceWith(page.adoptNode(body));
@@ -477,7 +267,7 @@ function visit(body, spec) {
     if (document.activeElement === document.body) content().focus({ preventScroll: true });
   } else {
     silence();
-    left = null;
+    forget();
     const old = content();
     old.replaceWith(element("main", { id: "content", tabindex: "-1" }));
     identify(page.body);
@@ -491,7 +281,7 @@ function visit(body, spec) {
   shown = location.href;
   accept();
   tag = document.body.dataset.tag;
-  told = status(document);
+  announced = status(document);
   pause = SOON;
   missing(200);
   again();
@@ -502,19 +292,19 @@ addEventListener("htmx:config:request", (event) => {
   const { ctx } = event.detail;
   if (ctx.request.method === "GET") {
     leaving();
-    asked = ctx;
+    pending = ctx;
     identify(content());
     drafts.set(shown, dirty().map(([field, value]) => [field.id, value]));
     return;
   }
   const form = ctx.sourceElement;
-  sent = form;
+  submitted = form;
   if (form.dataset.busy) event.preventDefault(); // a second click
   form.dataset.busy = "1";
 });
 addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   delete ctx.sourceElement.dataset.busy;
-  if (ctx === asked) leaving(false);
+  if (ctx === pending) leaving(false);
 });
 addEventListener("htmx:before:response", (event) => {
   const { raw, status: code } = event.detail.ctx.response;
@@ -527,10 +317,6 @@ addEventListener("htmx:before:history:update", ({ detail }) => {
   if (detail.history.path === location.pathname + location.search) detail.history.type = "replace";
 });
 addEventListener("htmx:error", () => look());
-addEventListener("change", ({ target }) => {
-  if (target.options) target.dataset.liveTyped = "1";
-});
-
 // The number of a line leads to its address, in the place where it is.
 document.addEventListener("click", ({ target }) => {
   const line = target.closest?.(".lines:not(.viewer) .line > [data-n]")?.parentNode;
@@ -563,32 +349,6 @@ document.addEventListener("click", async (event) => {
   if (event.isTrusted) rows[0].querySelector("a")?.focus({ preventScroll: true });
   settle();
 }, true);
-
-// Times, in the words of the server.
-function refresh() {
-  for (const node of document.querySelectorAll("time[datetime]")) {
-    if (node.dataset.since && lost.textContent) continue; // whether it still goes on isn't known
-    const seconds = (Date.now() - Date.parse(node.dateTime)) / 1000;
-    const text = node.dataset.since ? lasted(seconds) : ago(seconds, node.dateTime);
-    if (!Number.isNaN(seconds) && node.textContent !== text) node.textContent = text;
-  }
-}
-
-function ago(seconds, moment) {
-  if (seconds < 1) return "now";
-  let rest = Math.floor(seconds);
-  for (const [size, unit] of [[60, "s"], [60, "m"], [24, "h"], [31, "d"]]) {
-    if (rest < size) return `${rest}${unit} ago`;
-    rest = Math.floor(rest / size);
-  }
-  return moment.slice(0, 10);
-}
-
-function lasted(seconds) {
-  const whole = Math.max(0, Math.floor(seconds)), minutes = Math.floor(whole / 60);
-  if (whole < 60) return `${whole}s`;
-  return minutes < 60 ? `${minutes}m ${whole % 60}s` : `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
-}
 
 // The stream of a thread that is at work; whether there is one.
 function listening() {
@@ -623,7 +383,7 @@ async function reviewed() {
 
 // After each change.
 function settle() {
-  refresh();
+  refresh(lost.textContent !== "");
   listening();
   drawn();
   if (document.querySelector("textarea[name=comments]")) reviewed();
@@ -638,7 +398,7 @@ document.addEventListener("visibilitychange", () => {
     silence();
   } else {
     pause = SOON;
-    refresh();
+    refresh(lost.textContent !== "");
     listening();
     look();
   }
@@ -646,7 +406,7 @@ document.addEventListener("visibilitychange", () => {
 
 setInterval(() => {
   if (document.hidden) return;
-  refresh();
+  refresh(lost.textContent !== "");
   count();
 }, 1000);
 settle();

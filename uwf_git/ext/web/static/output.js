@@ -1,6 +1,8 @@
 // Shows outputs of any length in a box that scrolls through all their lines, of which only those in view are in the
 // document. They come from the server by range, as HTML.
 
+import { element } from "./dom.js";
+
 const HEIGHT = 18; // pixels of a line, as in output.css
 const TALLEST = 12e6; // pixels; browsers draw nothing beyond 17 million
 const BLOCK = 200; // lines of a request
@@ -17,18 +19,11 @@ export function show() {
   }
 }
 
-function element(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
-
 function view(box) {
   box.dataset.liveOwn = "";
   const address = box.dataset.lines;
   let total = Number(box.dataset.total);
-  const blocks = new Map(); // lines by the number of their block, or what is asked for
+  const blocks = new Map(); // lines by the number of their block, or null while they are requested
   const code = box.querySelector("pre code"), pre = code.parentElement;
   const seed = Number(box.dataset.first);
   const spacer = element("div", { class: "spacer" });
@@ -51,12 +46,12 @@ function view(box) {
     return ((line - 1) / Math.max(1, total - inView())) * (height() - pre.clientHeight);
   };
 
-  let drawn = "", marked = 0, asked = 0;
+  let drawn = "", marked = 0, requests = 0;
 
   async function load(number) {
-    if (blocks.has(number) || asked > 3) return;
+    if (blocks.has(number) || requests > 3) return;
     blocks.set(number, null);
-    asked += 1;
+    requests += 1;
     try {
       const answer = await fetch(`${address}?from=${number * BLOCK + 1}&to=${(number + 1) * BLOCK}`);
       if (!answer.ok) throw new Error(answer.status);
@@ -77,7 +72,7 @@ function view(box) {
       setTimeout(draw, 1000);
       return;
     } finally {
-      asked -= 1;
+      requests -= 1;
     }
     drawn = "";
     requestAnimationFrame(draw);
@@ -151,7 +146,7 @@ function view(box) {
   }
 }
 
-// A field that finds words in all lines, and goes through what it found.
+// A field that finds words in all lines, and goes through the matches.
 function finder(box, address, go) {
   const field = element("input", { type: "search", placeholder: "Find", "aria-label": "Find in the output", "data-key": "/", "data-key-label": "find in the output" });
   const state = element("span", { class: "meta", role: "status" });
@@ -160,12 +155,12 @@ function finder(box, address, go) {
     node.addEventListener("click", act);
     return node;
   };
-  let found = [], at = -1, words = "";
+  let matches = [], at = -1, words = "";
   const step = (by) => {
-    if (!found.length) return;
-    at = (at + by + found.length) % found.length;
-    go(found[at]);
-    state.textContent = `${at + 1} of ${found.length.toLocaleString("en")}`;
+    if (!matches.length) return;
+    at = (at + by + matches.length) % matches.length;
+    go(matches[at]);
+    state.textContent = `${at + 1} of ${matches.length.toLocaleString("en")}`;
   };
   async function find(by) {
     if (field.value === words) {
@@ -173,14 +168,14 @@ function finder(box, address, go) {
       return;
     }
     words = field.value;
-    found = [];
+    matches = [];
     state.textContent = "";
     if (!words) return;
     const answer = await fetch(`${address}?find=${encodeURIComponent(words)}`);
     if (!answer.ok) return;
-    found = (await answer.json()).found;
+    matches = (await answer.json()).found;
     at = by > 0 ? -1 : 0;
-    if (found.length) step(by);
+    if (matches.length) step(by);
     else state.textContent = "not found";
   }
   field.addEventListener("keydown", (event) => {
@@ -190,7 +185,7 @@ function finder(box, address, go) {
   });
   const bar = box.querySelector(".output-bar") ?? box.insertBefore(element("p", { class: "output-bar" }), box.firstChild);
   bar.querySelector(".meta")?.replaceChildren(`${Number(box.dataset.total).toLocaleString("en")} lines`);
-  const find_bar = element("span", { class: "finder" }, field, button("↑", "The one before", () => find(-1)), button("↓", "The next one", () => find(1)), state,
+  const finding = element("span", { class: "finder" }, field, button("↑", "The one before", () => find(-1)), button("↓", "The next one", () => find(1)), state,
     button("Top", "The first line", () => go(1)), button("End", "The last line", () => go(Number(box.dataset.total))));
-  bar.insertBefore(find_bar, bar.querySelector(".raw"));
+  bar.insertBefore(finding, bar.querySelector(".raw"));
 }

@@ -1,6 +1,8 @@
 // Comments on the lines of a diff that waits for an answer. They are kept as `path:line: text` in a field of the answer's
 // form, which is sent, kept and given back as other typed text is; the list and the marks only show that field.
 
+import { element } from "./dom.js";
+
 const FIELD = "textarea[name=comments]";
 const LINES = ":is(.asks, .item) .diff[data-path] .number a";
 const COMMENT = /^("(?:[^"\\]|\\.)*"|[^:"]*):(\d+( \(removed\))?): (.*)$/; // as comment_path writes paths
@@ -8,13 +10,6 @@ const LONGEST = 2000; // characters of a comment
 
 const field = () => document.querySelector(FIELD);
 const comments = () => field().value.split("\n").filter(Boolean);
-
-function element(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
 
 // Shows what the field has.
 export function show() {
@@ -151,7 +146,7 @@ document.addEventListener("click", (event) => {
     const list = comments(), line = list[button.dataset.comment];
     const [, path, number, , text] = COMMENT.exec(line) ?? [];
     if (button.dataset.do === "remove") {
-      keep(list.filter((each) => each !== line));
+      keep(list.filter((comment) => comment !== line));
       document.querySelector(".comments button").focus();
     } else if (path) write(`${path}:${number}`, text, line, button);
   } else if (event.target.closest?.(".comments .begin")) begin();

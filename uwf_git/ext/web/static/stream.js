@@ -1,6 +1,8 @@
 // The turns of the step that is being made, as they come, in a box of their own that scrolls: what was said last is
 // followed as long as its end is in sight.
 
+import { element } from "./dom.js";
+
 const MOST = 200; // turns that stay
 const LONGEST = 200000; // characters of what a command prints that stay
 const STALLED = 60; // seconds without a word
@@ -32,7 +34,7 @@ export function listen(list, tell, changed) {
     if (mine === source) act(JSON.parse(event.data), event);
   });
   mine.addEventListener("open", () => { // both are told again from their beginning
-    for (const each of [saying(), printing()]) if (each) each.dataset.old = "1";
+    for (const item of [saying(), printing()]) if (item) item.dataset.old = "1";
   });
   mine.addEventListener("error", () => {
     if (mine !== source) return;
@@ -41,7 +43,7 @@ export function listen(list, tell, changed) {
   });
   on("began", ({ made, step, role, by, silent }) => {
     hears(by === "uwf-exec" ? "" : ", waits for the model", silent);
-    if (box.dataset.made !== String(made) && box.children.length) heading(`Step ${step}: ${role}, ${by}`);
+    if (box.dataset.made !== String(made) && box.children.length) add(element("li", { class: "heading meta" }, `Step ${step}: ${role}, ${by}`));
     box.dataset.made = made;
   });
   on("said", ({ text }) => {
@@ -59,7 +61,7 @@ export function listen(list, tell, changed) {
     const item = printing() ?? begin("printing", "output", "pre"), lines = item.querySelector("pre");
     if (item.dataset.old) lines.replaceChildren();
     delete item.dataset.old;
-    const piece = document.createElement("span");
+    const piece = element("span");
     piece.innerHTML = html; // which the server escaped
     lines.append(piece);
     let size = lines.textContent.length;
@@ -68,9 +70,7 @@ export function listen(list, tell, changed) {
         size -= lines.firstElementChild.textContent.length;
         lines.firstElementChild.remove();
       }
-      const cut = document.createElement("span");
-      cut.textContent = "…\n";
-      lines.prepend(cut);
+      lines.prepend(element("span", {}, "…\n"));
     }
     box.scrollTop = follows ? box.scrollHeight : top;
   });
@@ -79,8 +79,7 @@ export function listen(list, tell, changed) {
     box.dataset.after = id;
     printing()?.classList.replace("printing", "printed"); // it stays where it is read, and the turn comes below
     if (box.querySelector(`[data-turn="${CSS.escape(id)}"]`)) return;
-    const item = document.createElement("li");
-    item.dataset.turn = id;
+    const item = element("li", { "data-turn": id });
     item.innerHTML = html;
     add(item, item.querySelector(".assistant") && saying());
   });
@@ -89,7 +88,8 @@ export function listen(list, tell, changed) {
     printing()?.classList.replace("printing", "printed");
     box.dataset.after = lastEventId;
     const words = failed ? `An attempt at step ${step} failed` : `Step ${step} is finished`;
-    came(words, verdict, rules && !failed);
+    const badge = element("span", rules && !failed ? { class: "badge" } : {}, verdict);
+    add(element("li", { class: "came" }, ...(verdict ? [`${words}: `, badge] : [words])));
     tell(rules ? `${words}: ${verdict}` : words);
     changed();
   });
@@ -130,18 +130,12 @@ function prepare() {
   box.setAttribute("aria-label", "Turns of the step that is being made");
   box.dataset.made = (box.dataset.after ?? "").split(".")[0];
   box.scrollTop = box.scrollHeight;
-  more = document.createElement("button");
-  more.className = "tail";
-  more.hidden = true;
+  more = element("button", { class: "tail", hidden: "", "data-live-added": "" });
   more.addEventListener("click", () => {
     box.scrollTop = box.scrollHeight;
     box.focus({ preventScroll: true });
   });
-  more.dataset.liveAdded = "";
-  stall = document.createElement("p");
-  stall.className = "stall";
-  stall.dataset.liveAdded = "";
-  stall.hidden = true;
+  stall = element("p", { class: "stall", hidden: "", "data-live-added": "" });
   box.before(stall);
   box.after(more);
   box.addEventListener("scroll", () => {
@@ -154,38 +148,11 @@ function seen() {
   more.hidden = true;
 }
 
-function begin(kind, name, element) {
-  const item = document.createElement("li");
-  item.className = kind;
-  const words = document.createElement("div");
-  words.className = kind === "saying" ? "turn assistant" : "turn tool";
-  const who = document.createElement("strong");
-  who.textContent = name;
-  words.append(who, document.createElement(element));
-  item.append(words);
+function begin(kind, name, tag) {
+  const turn = element("div", { class: kind === "saying" ? "turn assistant" : "turn tool" }, element("strong", {}, name), element(tag));
+  const item = element("li", { class: kind }, turn);
   box.append(item);
   return item;
-}
-
-function heading(text) {
-  const item = document.createElement("li");
-  item.className = "heading meta";
-  item.textContent = text;
-  add(item);
-}
-
-// What came of a step.
-function came(text, verdict, rules) {
-  const item = document.createElement("li");
-  item.className = "came";
-  item.textContent = verdict ? `${text}: ` : text;
-  if (verdict) {
-    const said = document.createElement("span");
-    if (rules) said.className = "badge";
-    said.textContent = verdict;
-    item.append(said);
-  }
-  add(item);
 }
 
 // Puts something at the end, but before what is being said, or in the place of the `words` that it was made of: at once,
