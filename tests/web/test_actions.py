@@ -132,6 +132,14 @@ def test_what_a_command_says_against_it_is_shown_with_the_command(
     assert changing.post(f"/thread/{thread}/pause", json={}).status_code == 400
 
 
+def test_a_form_with_a_next_item_of_any_length_is_refused_before_anything_is_done(
+    changing: httpx.Client, uwf: Uwf, thread: str
+) -> None:
+    refused = changing.post(f"/thread/{thread}/pause", data={"then": "x" * 2000})
+    assert refused.status_code == 400
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+
+
 def test_an_action_that_takes_long_keeps_no_page_waiting(
     changing: httpx.Client,
     uwf: Uwf,

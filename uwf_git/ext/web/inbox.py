@@ -6,9 +6,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 from uwf_git.ext.web import step as steps
-from uwf_git.ext.web.actions import PossibleActions, possible
+from uwf_git.ext.web.possible import PossibleActions, possible
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
     LARGEST_IN_A_LINE,
@@ -17,6 +18,7 @@ from uwf_git.plugin import (
     Instance,
     Page,
     PageRequest,
+    ThreadId,
     ThreadState,
     UwfError,
     cut_text,
@@ -24,6 +26,7 @@ from uwf_git.plugin import (
     inbox,
     inbox_groups,
     node_weight,
+    page_addresses,
     thread_state,
     thread_state_value,
 )
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 SHOWN = 200
 """How many items the queue shows."""
+
+NOTHING = "-"
+"""The item that follows the only one, in a form."""
 
 _PRINTED = 4000  # characters of what a failed attempt said and printed
 
@@ -61,7 +67,8 @@ class Tried(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A chosen item: its JSON, and what its page shows. `head` is None if it cannot be read, `problems` say why."""
+    """A chosen item: its JSON, the form value of the `following` one, and the parts of its page. `head` is None if it
+    cannot be read, `problems` say why."""
 
     item: Mapping[str, Any]
     following: str
@@ -76,9 +83,8 @@ class Shown(NamedTuple):
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
-    """Show the inbox. Query: `at`, the thread that is shown, else the first, and `request`, which of those for
-    leave; `for`, whose it is. Raises NotFound for a
-    person that nobody knows."""
+    """Show the inbox. Query: `at`, the thread that is shown, else the first, and `request`, which of its
+    requests for leave; `for`, whose inbox. Raises NotFound for an unknown person."""
     whom = request.one("for") or None
     items = inbox(instance, whom)
     at = request.one("at")
@@ -103,6 +109,16 @@ def page(instance: Instance, request: PageRequest) -> Page:
     )
 
 
+def next_address(thread: ThreadId, following: str) -> str:
+    """Return the page after an action on a thread: the thread's, or the inbox at the `following` item of its form."""
+    if not following:
+        return page_addresses.thread(thread)
+    if following == NOTHING:
+        return "/"
+    at, _, request = following.partition("~")
+    return f"/?{urlencode({'at': at, **({'request': request} if request else {})})}"
+
+
 def _place(item: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the thread of an item, and the request if it asks for leave: a thread may have several."""
     return item["thread"], (item.get("permission") or {}).get("request")
@@ -118,7 +134,7 @@ def _groups(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[
 def _shown(instance: Instance, items: Sequence[Mapping[str, Any]], number: int) -> Shown:
     item = items[number]
     others = [*items[number + 1 :], *items[:number]]
-    shown = Shown(item, "~".join(filter(None, _place(others[0]))) if others else "")
+    shown = Shown(item, "~".join(filter(None, _place(others[0]))) if others else NOTHING)
     problems: list[str] = []
 
     def read(make: Callable[[], T]) -> T | None:

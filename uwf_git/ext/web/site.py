@@ -23,7 +23,6 @@ from starlette.staticfiles import StaticFiles
 
 from uwf_git import __version__
 from uwf_git.ext.web import (
-    actions,
     comparison,
     events,
     inbox,
@@ -33,12 +32,16 @@ from uwf_git.ext.web import (
     places,
     render,
     search,
+    start,
     stats,
     thread,
     threads,
     workflow,
 )
-from uwf_git.ext.web.actions import Action, ActionFailed, Actions, Form, parse_form
+from uwf_git.ext.web.actions import Action, ActionFailed, offered
+from uwf_git.ext.web.bulk import bulk_actions, do_all
+from uwf_git.ext.web.executor import Executor
+from uwf_git.ext.web.forms import Form, parse_form
 from uwf_git.plugin import (
     Head,
     Instance,
@@ -90,7 +93,7 @@ Awaited = Callable[[Location, PageRequest, Path | None], Awaitable[Page]]
 AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page), *output.PAGES)
 """Those that another process has to be waited for, while the server shows others."""
 
-FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
+FORMS: tuple[tuple[str, Maker], ...] = (("/start", start.page),)
 """Those that only a server has which may write."""
 
 _MOVED = frozenset(("tab", "workflow", "author", "since", "search", "status"))
@@ -183,14 +186,14 @@ class Shell:
 def application(site: Site) -> Starlette:
     tags = events.Tags(site.location, site.known())
     shell = Shell(site, tags)
-    doing = Actions(site.location, site.opened, site.run) if site.write else None
+    executor = Executor(site.location, site.opened, site.run) if site.write else None
     pages = [*PAGES, *(FORMS if site.write else ())]
-    routes: list[BaseRoute] = [Route(path, _shows(shell, maker, tags, doing)) for path, maker in pages]
+    routes: list[BaseRoute] = [Route(path, _shows(shell, maker, tags, executor)) for path, maker in pages]
     routes += [Route(path, _awaits(shell, maker)) for path, maker in AWAITED]
     routes += output.routes(site.location)
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
-    if doing is not None:
-        routes += _changes(shell, doing)
+    if executor is not None:
+        routes += _changes(shell, executor)
     routes.append(Route("/static/base.css", _file(markup.STYLE_FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
     respond = Starlette(routes=routes, exception_handlers={404: _missing(shell)})
@@ -205,9 +208,11 @@ def _file(path: Path) -> Callable[[Request], Any]:
     return show
 
 
-def _shows(shell: Shell, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
+def _shows(
+    shell: Shell, maker: Maker, tags: events.Tags, executor: Executor | None
+) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
-        position = doing.told if doing is not None else 0
+        position = executor.notes.version if executor is not None else 0
         state = f"{position} {shell.waits} {people.person()}"
         tag = tags.of(f"{request.url.path}?{request.url.query} {state}")
         # A reload should correct "5 minutes ago"; a script that polls counts by itself.
@@ -223,22 +228,22 @@ def _shows(shell: Shell, maker: Maker, tags: events.Tags, doing: Actions | None)
                 return Response(status_code=303, headers={"location": str(page.values["location"])})
         except Usage as error:
             page = failed(error, "It cannot be shown")
-        if doing is not None:
-            page = page._replace(values={**page.values, **_notes(doing, page, request)})
+        if executor is not None:
+            page = page._replace(values={**page.values, **_notes(executor, page, request)})
         return _response(shell, page, tag)
 
     return show
 
 
-def _notes(doing: Actions, page: Page, request: Request) -> dict[str, object]:
-    """Return what a page says of actions that were performed on this server."""
+def _notes(executor: Executor, page: Page, request: Request) -> dict[str, object]:
+    """Return a page's values about actions that were performed on this server."""
     notes: dict[str, object] = {}
     if isinstance(head := page.values.get("head"), Head):
-        notes |= {"refused": doing.refused(head), "note": doing.note(head)}
+        notes |= {"refused": executor.notes.refused_at(head), "note": executor.notes.command_at(head)}
     if page.template == "inbox.html":
-        notes["refusals"] = doing.refusals()
+        notes["refusals"] = executor.refusals()
     elif page.template == "threads.html":
-        notes["done"] = doing.result(request.query_params.get("done", ""))
+        notes["done"] = executor.notes.result(request.query_params.get("done", ""))
     return notes
 
 
@@ -263,27 +268,24 @@ def _awaits(shell: Shell, maker: Awaited) -> Callable[[Request], Any]:
     return show
 
 
-def _changes(shell: Shell, doing: Actions) -> list[Route]:
-    def to_do(action: Action) -> Callable[[Request], Any]:
-        return _does(shell, lambda request, form: doing.do(action, request.path_params["thread"], form))
+def _changes(shell: Shell, executor: Executor) -> list[Route]:
+    actions = offered(shell.site.write, shell.site.run)
+    names = {action.name for action in actions}
 
-    routes = [
-        Route(action.path, to_do(action), methods=["POST"])
-        for action in actions.offered(shell.site.write, shell.site.run)
-    ]
+    def to_do(action: Action) -> Callable[[Request], Any]:
+        return _does(shell, lambda request, form: executor.do(action, request.path_params["thread"], form))
 
     def to_all(name: str) -> Callable[[Request], Any]:
-        return _does(shell, lambda _request, form: doing.do_all(name, form))
+        return _does(shell, lambda _request, form: do_all(executor, name, form))
 
-    offered = {action.name for action in actions.offered(shell.site.write, shell.site.run)}
-    routes += [
-        Route(f"/threads/{action.name}", to_all(action.name), methods=["POST"])
-        for action in actions.bulk_actions()
-        if action.name in offered
-    ]
     return [
-        *routes,
-        Route("/start", _does(shell, lambda _request, form: doing.start(form)), methods=["POST"]),
+        *(Route(action.path, to_do(action), methods=["POST"]) for action in actions),
+        *(
+            Route(f"/threads/{action.name}", to_all(action.name), methods=["POST"])
+            for action in bulk_actions()
+            if action.name in names
+        ),
+        Route("/start", _does(shell, lambda _request, form: executor.start(form)), methods=["POST"]),
     ]
 
 

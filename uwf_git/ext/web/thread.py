@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 from markupsafe import Markup
 
 from uwf_git.ext.web import step as steps
-from uwf_git.ext.web.actions import PossibleActions, possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
 from uwf_git.ext.web.inbox import raise_of
 from uwf_git.ext.web.page.graph import described, drawing
 from uwf_git.ext.web.page.step import lasted
+from uwf_git.ext.web.possible import PossibleActions, possible
 from uwf_git.plugin import (
     BUNDLE,
     END,

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.ext.web.actions import bulk_actions, registered
+from uwf_git.ext.web.bulk import bulk_actions
+from uwf_git.ext.web.start import registered
 from uwf_git.plugin import (
     STATUS_FIELD,
     Instance,

@@ -1,0 +1,101 @@
+"""The outcomes of actions that pages show afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple, TypeVar
+
+from uwf_git.ext.web.actions import ActionFailed
+from uwf_git.plugin import Busy, Head, ThreadId, UwfError
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Note = TypeVar("_Note")
+
+_KEPT = 200  # notes of a kind
+
+
+class StartRefused(NamedTuple):
+    """Why agents didn't start, at `head`."""
+
+    head: str
+    why: ActionFailed
+
+
+class CommandNote(NamedTuple):
+    """The outcome of a command of an extension that was begun at `head`: its `text`, or `why` it failed; neither while
+    it is at work."""
+
+    head: str
+    command: str
+    text: str = ""
+    why: ActionFailed | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        return not self.text and self.why is None
+
+
+class BulkResult(NamedTuple):
+    """The outcome of an action on several threads: each `thread`, its `title`, and why it was not done, or None."""
+
+    label: str
+    threads: tuple[tuple[str, str, UwfError | None], ...]
+
+    @property
+    def done(self) -> int:
+        return sum(why is None for _, _, why in self.threads)
+
+
+class Notes:
+    """The newest outcomes. `version` grows with each change of a thread's."""
+
+    def __init__(self) -> None:
+        self.refused: dict[ThreadId, StartRefused] = {}
+        self._commands: dict[ThreadId, CommandNote] = {}
+        self._results: dict[str, BulkResult] = {}
+        self._counted = 0
+        self.version = 0
+
+    def refused_at(self, head: Head) -> ActionFailed | None:
+        """Return why agents didn't start last, None once the thread moved."""
+        refused = self.refused.get(head.thread)
+        return refused.why if refused is not None and refused.head == head.node else None
+
+    def command_at(self, head: Head) -> CommandNote | None:
+        """Return the outcome of the last command of an extension, None once the thread moved."""
+        note = self._commands.get(head.thread)
+        return note if note is not None and (note.is_at_work or note.head == head.node) else None
+
+    def require_no_command(self, thread: ThreadId) -> None:
+        """Raise Busy while a command of an extension is at work on a thread."""
+        note = self._commands.get(thread)
+        if note is not None and note.is_at_work:
+            raise Busy(f"{note.command} is at work", "wait for its end")
+
+    def put_command(self, thread: ThreadId, note: CommandNote) -> None:
+        _keep(self._commands, thread, note)
+        self.version += 1
+
+    def put_refused(self, thread: ThreadId, refused: StartRefused | None) -> None:
+        before = self.refused.pop(thread, None)
+        if refused is not None:
+            _keep(self.refused, thread, refused)
+        self.version += (before, refused) != (None, None)
+
+    def put_result(self, result: BulkResult) -> str:
+        """Return the name by which a result is kept."""
+        self._counted += 1
+        name = str(self._counted)
+        _keep(self._results, name, result)
+        return name
+
+    def result(self, name: str) -> BulkResult | None:
+        return self._results.get(name)
+
+
+def _keep(notes: dict[_Key, _Note], key: _Key, note: _Note) -> None:
+    """Add a note, and forget the oldest ones."""
+    notes.pop(key, None)
+    notes[key] = note
+    for oldest in list(notes)[:-_KEPT]:
+        del notes[oldest]
