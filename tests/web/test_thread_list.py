@@ -21,6 +21,13 @@ def _start(uwf: Uwf, task: str) -> str:
     return str(uwf("thread", "start", "pair", "-p", task).json["thread"])
 
 
+def _open(serve: Serve, browser_page: Page, *flags: str, query: str = "") -> None:
+    """Open the list of threads of a server with these flags."""
+    serving = serve(*flags)
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/threads{query}")
+
+
 def _fail(uwf: Uwf, task: str) -> str:
     thread = _start(uwf, task)
     uwf("thread", "step", thread, "--agent", "false", check=None)
@@ -48,9 +55,7 @@ def test_the_filter_line_takes_the_words_of_the_command_and_stays_in_the_address
 ) -> None:
     _start(uwf, "Something else")
     _fail(uwf, "Something failed")
-    serving = serve()
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page)
     field = browser_page.get_by_label("Filter", exact=True)
     for line, tasks in {
         "else": ["Something else"],
@@ -84,9 +89,7 @@ def test_an_address_of_the_list_of_before_leads_to_the_same_threads(
 def test_a_filter_that_is_none_is_refused_beside_the_form(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
-    serving = serve()
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page)
     field = browser_page.get_by_label("Filter", exact=True)
     alert = browser_page.get_by_role("alert")
     for line, words in {
@@ -131,9 +134,7 @@ def test_a_fan_out_is_one_row_that_opens(serve: Serve, browser_page: Page, uwf: 
     thread = uwf("thread", "start", "audit", "-p", "Audit it").json["thread"]
     uwf("thread", "step", thread, "--agent", scripted("- { role: planner, output: { files: [a, b, c] } }\n"))
     uwf("thread", "step", thread)
-    serving = serve()
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page)
     rows = browser_page.locator(".board tbody tr")
     expect(rows).to_have_count(1)
     bar = browser_page.get_by_role("link", name="0 of 3 have ended")
@@ -150,9 +151,7 @@ def test_checked_threads_are_paused_and_killed_each_at_the_head_that_was_shown(
 ) -> None:
     uwf("workflow", "put", write("pair.yaml", PAIR))
     one, other, left = (_start(uwf, task) for task in ("One", "Other", "Left"))
-    serving = serve("--write")
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page, "--write")
     bar = browser_page.locator("#bulk")
     expect(bar).to_be_hidden()
     browser_page.get_by_role("checkbox", name="One").check()
@@ -234,9 +233,7 @@ def test_failed_threads_are_found_checked_and_tried_again_by_keys_alone(
     failed = [_fail(uwf, task) for task in ("One", "Other")]
     before = "- { role: writer, output: { text: before } }\n"
     uwf("config", "set", "defaultAgent", scripted(before + REJECTS_ONCE))
-    serving = serve("--run")
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads?tab=failed")
+    _open(serve, browser_page, "--run", query="?tab=failed")
     for key in "jxjx":
         browser_page.keyboard.press(key)
     expect(browser_page.locator(".board tbody input:checked")).to_have_count(2)
@@ -252,9 +249,7 @@ def test_what_failed_last_night_is_tried_again_by_three_keys(
 ) -> None:
     failed = [_fail(uwf, task) for task in ("One", "Other", "Third")]
     uwf("config", "set", "defaultAgent", scripted("- { role: writer, output: { text: x } }\n" + REJECTS_ONCE))
-    serving = serve("--run")
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page, "--run")
     browser_page.keyboard.press("n")
     browser_page.wait_for_url("**/threads?*")
     expect(browser_page.locator(".board tbody tr")).to_have_count(len(failed))
@@ -280,9 +275,7 @@ def test_older_threads_are_loaded_when_one_scrolls_to_the_end(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
     _many(250)
-    serving = serve()
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page)
     rows = browser_page.locator(".board tbody tr")
     expect(rows).to_have_count(100)
     rows.last.scroll_into_view_if_needed()
@@ -295,9 +288,7 @@ def test_older_threads_are_loaded_when_one_scrolls_to_the_end(
 def test_what_has_moved_since_it_was_opened_is_marked(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
-    serving = serve()
-    browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/threads")
+    _open(serve, browser_page)
     marked = browser_page.locator(".board .unread")
     expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
     expect(marked).to_have_count(0)
