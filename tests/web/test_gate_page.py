@@ -19,12 +19,13 @@ def test_the_page_names_approvals_with_markup_in_them_as_text(client: httpx.Clie
     thread = at_gate(uwf)
     reason = "<script>alert(1)</script> & fine"
     Colleague(uwf, "ann")("thread", "answer", thread, "-f", "decision=ship", "-f", "note=x", "-m", reason)
-    page = client.get(f"/thread/{thread}").text
-    assert "gate needs 1 more approval of bob@example.invalid, carol@example.invalid" in page
-    assert "ann &lt;ann@example.invalid&gt; (unsigned): decision: ship" in page
-    assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
     digest = uwf("thread", "show", thread).json["approvals"]["shown"]["digest"]
-    assert digest in page
+    for address in (f"/thread/{thread}", f"/?at={thread}"):
+        page = client.get(address).text
+        assert "gate needs 1 more approval of bob@example.invalid, carol@example.invalid" in page
+        assert "ann &lt;ann@example.invalid&gt; (unsigned): decision: ship" in page
+        assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
+        assert digest in page
 
 
 def test_the_server_answers_as_its_own_identity_and_says_so(

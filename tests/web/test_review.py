@@ -52,14 +52,20 @@ def _decided(uwf: Uwf, thread: str) -> object:
     return uwf("thread", "steps", thread).json[-1]["output"]
 
 
-@pytest.mark.parametrize("at", ["/", "/thread/{}"])
-def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
-    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str], at: str
-) -> None:
+def _review(serve: Serve, browser_page: Page, reviewed: Callable[..., str], at: str) -> str:
+    """Open a page at which a thread's code is judged, and return the thread."""
     thread = reviewed(WRITES_CODE)
     serving = serve("--write")
     browser_page.goto(serving.launch)
     browser_page.goto(serving.address + at.format(thread))
+    return thread
+
+
+@pytest.mark.parametrize("at", ["/", "/thread/{}"])
+def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
+    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str], at: str
+) -> None:
+    thread = _review(serve, browser_page, reviewed, at)
     keys, focus, listed = (
         browser_page.keyboard,
         browser_page.locator(":focus"),
@@ -105,10 +111,7 @@ def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
 def test_comments_are_changed_and_removed_and_stay_while_the_page_changes(
     serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str], at: str
 ) -> None:
-    thread = reviewed(WRITES_CODE)
-    serving = serve("--write")
-    browser_page.goto(serving.launch)
-    browser_page.goto(serving.address + at.format(thread))
+    thread = _review(serve, browser_page, reviewed, at)
     listed = browser_page.locator(".comments li")
     words = browser_page.get_by_role("dialog").get_by_role("textbox")
     for path, row, text in ((EXPORT, "3", "first"), (EXPORT, "7", "second"), ("kept.txt", "2", "why?")):
@@ -169,6 +172,16 @@ def test_a_refused_answer_gives_its_comments_back(
         data = {"head": head, "pick1": "1", "comments": f"{EXPORT}:5: of no use"}
         refused = client.post(f"/thread/{thread}/answer", data=data)
         assert refused.status_code == 409 and f"{EXPORT}:5: of no use" in refused.text
+
+
+def test_changes_by_hand_that_an_answer_takes_along_are_shown_wherever_it_is_given(
+    serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed(WRITES_CODE)
+    Path(uwf("workspace", "path", thread).out.strip(), "kept.txt").write_text("by hand\n")
+    for client in entered(serve("--write")):
+        for address in ("/", f"/thread/{thread}"):
+            assert "<ins>+by hand</ins>" in client.get(address).text
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,14 @@ land, with what it is about and the answer below."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.possible import PossibleActions, possible
+from uwf_git.ext.web.waiting import Raise, raise_of, state_values
 from uwf_git.plugin import (
-    BUDGET_OPTIONS,
     LARGEST_IN_A_LINE,
     Hash,
     Head,
@@ -45,15 +44,6 @@ _PRINTED = 4000  # characters of what a failed attempt said and printed
 T = TypeVar("T")
 
 
-class Raise(NamedTuple):
-    """More of a used-up budget: of `thread`, which may be one above, by `amount` of the limit `key`."""
-
-    thread: str
-    key: str
-    amount: str
-    command: str
-
-
 class Tried(NamedTuple):
     """The failed attempt at a thread's next step; `answer` is what its agent said, `printed` the end of what it
     printed."""
@@ -74,7 +64,7 @@ class Shown(NamedTuple):
     following: str
     head: Head | None = None
     may: PossibleActions | None = None
-    state: Mapping[str, Any] = {}
+    state: Mapping[str, Any] = state_values({})
     turn: HumanTurn | None = None
     judged: steps.ShownView = steps.ShownView()
     tried: Tried | None = None
@@ -150,7 +140,7 @@ def _shown(instance: Instance, items: Sequence[Mapping[str, Any]], number: int) 
         shown = shown._replace(
             head=head,
             may=read(lambda: possible(instance, head, state)),
-            state=read(lambda: thread_state_value(instance, head)) or {},
+            state=state_values(read(lambda: thread_state_value(instance, head)) or {}),
             turn=read(lambda: human_turn_of(instance, head)) if state is ThreadState.PERSONS_TURN else None,
             judged=read(lambda: steps.shown_view(instance, head)) or shown.judged,
             tried=read(lambda: _tried(instance, head)) if state is ThreadState.FAILING else None,
@@ -176,15 +166,6 @@ def _said(instance: Instance, node: Hash | None) -> str:
         return ""
     detail = instance.store.detail(node)
     return cut_text(detail.answer, _PRINTED) if detail is not None else ""
-
-
-def raise_of(command: str) -> Raise | None:
-    """Return what a command raises; None for another command."""
-    match shlex.split(command):
-        case ["uwf", "thread", "budget", thread, option, amount]:
-            key = next((key for key, name in BUDGET_OPTIONS.items() if name == option), "")
-            return Raise(thread, key, amount, command) if key else None
-    return None
 
 
 def _or(make: Callable[[], T], otherwise: T) -> T:

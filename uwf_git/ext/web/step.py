@@ -124,7 +124,6 @@ def _shown(
         "many_turns": view["manyTurns"],
         "skipped": turns["skipped"] if turns else 0,
         "page_size": TURNS_SHOWN,
-        "patch_whole": request.one("whole") == "patch",
     }
 
 

@@ -16,10 +16,10 @@ from markupsafe import Markup
 
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.code import CodeView, code_of_thread
-from uwf_git.ext.web.inbox import raise_of
 from uwf_git.ext.web.page.graph import described, drawing
 from uwf_git.ext.web.page.step import lasted
 from uwf_git.ext.web.possible import PossibleActions, possible
+from uwf_git.ext.web.waiting import raise_of, state_values
 from uwf_git.plugin import (
     BUNDLE,
     END,
@@ -162,7 +162,7 @@ class _Thread:
         state = self._or(lambda: thread_state(instance, head), ThreadState.CORRUPT)
         if run["status"] == ThreadState.CORRUPT.word:
             state = ThreadState.CORRUPT
-        at = {**dict.fromkeys(_MAY_BE), **run["state"]}
+        at = state_values(run["state"])
         may = self._or(lambda: possible(instance, head, state), None)
         whose = self._turn(state)
         how = self._or(lambda: _how_to_raise(instance, head), "")
@@ -378,21 +378,6 @@ _NOW = {
 }
 """Of the kinds of a bar of what goes on now: a sign in place of a number, words before what came, and a class."""
 
-_MAY_BE = (
-    "branches",
-    "branchOf",
-    "paused",
-    "question",
-    "asks",
-    "options",
-    "reason",
-    "error",
-    "problem",
-    "divergedFrom",
-    "forkedFrom",
-    "otherSides",
-    "resumedFrom",
-)
 _LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxWallTime": "agents' time"}
 
 
