@@ -142,7 +142,7 @@ def graph_value(
     branches: str = "",
     ran: Sequence[BranchWays] = (),
 ) -> dict[str, Any]:
-    """Return the graph as JSON: its `nodes` and `ways`, each with the `times` it was passed.
+    """Return the graph as JSON: whether `code` decides, its `nodes` and `ways`, with the `times` each was passed.
 
     `taken` are the nodes that a thread passed, with `$FORK` and `$JOIN`, and `ran` those of each fork's branches.
     `current` is next or in progress, and `turn` the word for it: NOW or NEXT. `branches` says how those of the last
@@ -162,4 +162,4 @@ def graph_value(
         for name in dict.fromkeys([START, *drawn.names, END])
     ]
     ways = [{**way._asdict(), "label": harmless(way.label)} for way in _ways(drawn, passed)]
-    return {"name": workflow.name, "nodes": nodes, "ways": ways}
+    return {"name": workflow.name, "code": workflow.code is not None, "nodes": nodes, "ways": ways}

@@ -8,7 +8,7 @@ reported in place.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -56,7 +56,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import Hash, Head, Instance, StartNode, ThreadId, Workflow
+    from uwf_git.plugin import Hash, Head, Instance, ThreadId
 
 _DRAWN = 60  # nodes of a graph that is drawn here
 T = TypeVar("T")
@@ -72,6 +72,17 @@ class RelatedRow(NamedTuple):
     how: str
     compare: bool
     below: tuple[RelatedRow, ...]
+
+
+class GraphView(NamedTuple):
+    """A graph whose `code` decides, or not, with its `ways`: the `picture` is None if there are too many `roles`, and
+    `described` is for the script that draws it."""
+
+    code: bool
+    ways: Sequence[Mapping[str, Any]]
+    roles: int
+    picture: Markup | None
+    described: str
 
 
 def page(instance: Instance, request: PageRequest) -> Page:
@@ -127,8 +138,6 @@ class _Thread:
         self._run = _run_of(instance, head, asked.number("before") or self._page_before())
         self._rows, _ = thread_rows(instance, head)
         """Of the steps, oldest first."""
-        self._start = self._or(self._read_start, None)
-        self._workflow = self._or(self._read_workflow, None)
 
     def _page_before(self) -> int:
         """Return the number before which the steps end that stand beside the chosen one, 0 for the newest."""
@@ -144,18 +153,6 @@ class _Thread:
         except UwfError as error:
             self._problems[error.message] = None
             return otherwise
-
-    def _read_start(self) -> StartNode | None:
-        node = self._head.row.start
-        if node is None or node_weight(self._instance, node) > LARGEST_IN_A_LINE:
-            return None
-        return self._instance.store.start(node)
-
-    def _read_workflow(self) -> Workflow | None:
-        node = self._head.row.workflow
-        if node is None or node_weight(self._instance, node) > 4 * LARGEST_IN_A_LINE:
-            return None
-        return self._instance.registry.workflow(node)
 
     def page(self) -> Page:
         instance, head, run = self._instance, self._head, self._run
@@ -187,9 +184,7 @@ class _Thread:
             "refused": None,
             "note": None,
             "turn_of": whose,
-            "workflow": self._workflow,
             "graph": self._graph(),
-            "described": self._described(),
             "older": run["first"] - 1,
             "newer": head.row.number - run["last"],
             "page_size": STEPS_SHOWN,
@@ -243,7 +238,6 @@ class _Thread:
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
             "turn": next((node["turn"] for node in nodes if node["now"]), ""),
-            "ways": graph["ways"] if graph else (),
         }
         if self._chosen is not None:
             return values
@@ -258,7 +252,7 @@ class _Thread:
             "stuck": self._or(lambda: thread_outlook(instance, head).hint, "") if at["problem"] else "",
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
-            "task": self._start.prompt if self._start else None,
+            "task": self._or(self._task, None),
             "start": head.row.start,
             "code": self._or(self._code, None),
             "reached": at.get("state"),
@@ -304,6 +298,12 @@ class _Thread:
             return None
         return self._or(lambda: human_turn_of(self._instance, self._head), None)
 
+    def _task(self) -> str | None:
+        node = self._head.row.start
+        if node is None or node_weight(self._instance, node) > LARGEST_IN_A_LINE:
+            return None
+        return self._instance.store.start(node).prompt
+
     def _folded(self) -> str:
         if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
             return ""
@@ -315,20 +315,18 @@ class _Thread:
             return str(self._head.commit)
         return (layout.ARCHIVE if self._head.archive else layout.THREADS) + self._head.thread
 
-    def _graph(self) -> Markup | None:
+    def _graph(self) -> GraphView | None:
         graph = self._run["graph"]
-        if graph is None or self._workflow is None or len(self._workflow.roles) > _DRAWN:
+        if graph is None:
             return None
-        return Markup(drawing(graph))
-
-    def _described(self) -> str | None:
-        graph = self._run["graph"]
-        last = {node["id"]: node["step"] for node in graph["nodes"]} if graph else {}
+        last = {node["id"]: node["step"] for node in graph["nodes"]}
 
         def address(role: str) -> str | None:
             return page_addresses.step(self._head.thread, last[role]) if last[role] else None
 
-        return described(graph, address) if graph else None
+        roles = sum(not node["end"] for node in graph["nodes"])
+        picture = Markup(drawing(graph)) if roles <= _DRAWN else None
+        return GraphView(graph["code"], graph["ways"], roles, picture, described(graph, address))
 
     def _kin(self) -> Mapping[str, Any]:
         parent, tree, rest = related_threads(self._instance, self._head, self._rows)
