@@ -153,7 +153,9 @@ def test_a_gate_names_the_results_that_git_ignores(
     assert "warnings" not in uwf("inbox").json[0]
 
 
-def test_a_gate_in_the_checkout_itself_says_where_the_changes_are(uwf: Uwf, project: Path) -> None:
+def test_a_gate_in_the_checkout_itself_says_where_the_changes_are(
+    uwf: Uwf, project: Path, client: httpx.Client
+) -> None:
     uwf("workflow", "put", write("gated.yaml", GATE))
     where = ("--workspace", "shared", "--cwd", project)
     thread = uwf("thread", "start", "gated", "-p", "Announce it", *where).json["thread"]
@@ -162,6 +164,7 @@ def test_a_gate_in_the_checkout_itself_says_where_the_changes_are(uwf: Uwf, proj
     assert "code" not in shown and f"git -C {project} diff" in shown["unshown"]
     assert shown["unshown"] in shown["text"]
     assert "changes are not shown" in uwf("thread", "show", thread, "--format", "text").out
+    assert shown["unshown"] in client.get(f"/thread/{thread}/step/1").text
 
 
 def test_a_worktree_that_cannot_be_used_keeps_nobody_from_answering(

@@ -156,8 +156,8 @@ class JudgedCode:
 
 
 class Presented(NamedTuple):
-    """What is shown above the choices of a person: `last` is None at the start, `code` None without any. `checkout` is
-    the folder of the user in which its agents change files instead, "" if they don't."""
+    """What is shown above the choices of a person: `last` is None at the start, `code` None without any. `unshown` is
+    a line on changes that are not shown, "" if they are."""
 
     task: str
     last: LastOutput | None
@@ -166,15 +166,7 @@ class Presented(NamedTuple):
     asked: str
     remarks: tuple[str, ...]
     choices: tuple[str, ...]
-    checkout: str = ""
-
-    @property
-    def unshown(self) -> str:
-        """A line on changes that are not shown, "" if they are."""
-        if not self.checkout:
-            return ""
-        folder = shlex.quote(self.checkout)
-        return f"its agents work in {self.checkout} itself, so changes are not shown: git -C {folder} diff"
+    unshown: str = ""
 
     def as_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"task": cut(self.task, _ROOM), "last": None, "verdicts": []}
@@ -269,7 +261,7 @@ def presented(instance: Instance, head: Head, asked: str = "", choices: tuple[st
         asked,
         tuple(reversed(remarks)),
         choices,
-        _checkout(instance, head) if code is None and number else "",
+        unshown_changes(instance, head) if code is None and number else "",
     )
 
 
@@ -380,6 +372,16 @@ def _worktree(instance: Instance, head: Head) -> StepWorkspace | None:
         assert workspace.recorded  # while the store is open: only git is left to be asked
         return workspace
     return None
+
+
+def unshown_changes(instance: Instance, head: Head) -> str:
+    """Return a line on the git checkout of the user in which a thread's agents work, "" if they don't: their changes
+    are no step's."""
+    if not (checkout := _checkout(instance, head)):
+        return ""
+    return (
+        f"its agents work in {checkout} itself, so changes are not shown: git -C {shlex.quote(checkout)} diff"
+    )
 
 
 def _checkout(instance: Instance, head: Head) -> str:
