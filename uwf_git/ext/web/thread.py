@@ -201,7 +201,7 @@ class _Thread:
         title = brief(run["title"], 80)
         if self._chosen is not None:
             kind = "Failed attempt" if self._chosen["kind"] == "attempt" else "Step"
-            title = f"{kind} {self._chosen['number']}, {self._chosen['title']}"
+            title = f"{kind} {self._chosen['number']}, {self._chosen['title']} · {title}"
         return Page("thread.html", title, values)
 
     def _bar(self, bar: Mapping[str, Any], chosen: Hash | None) -> dict[str, Any]:
