@@ -200,6 +200,29 @@ def test_keys_that_go_through_the_queue_show_what_other_keys_answer(
     assert [_outputs(uwf, thread)[-1].get("decision") for thread in gates] == [None, "change", None]
 
 
+def test_what_is_said_at_the_edge_leaves_the_answer_to_be_seen(
+    serve: Serve, page: Page, gates: list[str]
+) -> None:
+    serving = serve("--write")
+    page.goto(serving.launch)  # which says in its console that it can't connect
+    bar = page.locator(".answer-bar").bounding_box()
+    serving.process.terminate()
+    serving.process.wait(20)
+    expect(page.locator("#live").get_by_role("status")).to_contain_text("uwf web", timeout=15_000)
+    page.evaluate("document.dispatchEvent(new Event('keys:stale'))")
+    for role in ("status", "button"):
+        box = page.locator("#live").get_by_role(role).bounding_box()
+        assert bar and box and box["y"] + box["height"] <= bar["y"]
+
+
+def test_keys_stand_at_the_foot_of_a_short_page(serve: Serve, browser_page: Page) -> None:
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/search")
+    box = browser_page.locator("#keys-foot").bounding_box()
+    assert box and box["y"] + box["height"] == browser_page.evaluate("innerHeight")
+
+
 def test_the_queue_tells_the_truth_while_the_item_stays(
     serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str], script: Callable[[str, str], Path]
 ) -> None:
