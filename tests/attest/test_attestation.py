@@ -38,8 +38,12 @@ from late_import import imported_late
 from old_stores import ACTIVE, ENDED, reviewed
 from programs import need
 from referencing import Registry, Resource
+from workflows import opened
 
+from uwf_git.base.errors import SigningFailed
 from uwf_git.ext.attest.keys import raw_key
+from uwf_git.ext.attest.statement import envelope
+from uwf_git.git.objects import Person
 
 if TYPE_CHECKING:
     from in_toto.models import metadata
@@ -222,6 +226,14 @@ def test_a_key_of_an_agent_signs_without_its_file(uwf: Uwf, evidence: Evidence, 
         dsse.Envelope.from_dict(json.loads(Path(f"{number}.json").read_text())).verify(
             [key_of(told["publicKey"])], 1
         )
+
+
+def test_the_user_s_key_attests_nothing_in_the_name_of_another(evidence: Evidence) -> None:
+    repository = opened().store.repository
+    envelope(repository, b"{}")
+    repository.config.act_for(Person("Grace", "grace@example.invalid"))
+    with pytest.raises(SigningFailed, match="Grace"):
+        envelope(repository, b"{}")
 
 
 def test_a_key_with_a_passphrase_that_no_agent_has_is_an_error(

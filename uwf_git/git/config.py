@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -90,10 +91,13 @@ class GitConfig:
         """Whether records are those of another person, who has no key here."""
         return self._instead is not None
 
-    def raise_if_for_another(self) -> None:
-        """Raise SigningFailed if a signature would be the user's in the name of another person."""
+    @property
+    def signing(self) -> Callable[[str], str]:
+        """`value`, for all that signs or looks for the key that does. Raises SigningFailed if that would be the user's
+        in the name of another person."""
         if self.is_for_another:
             raise SigningFailed(f"nothing is signed here in the name of {self.user.ident}", self.how_to_sign)
+        return self.value
 
     @property
     def user(self) -> Person:

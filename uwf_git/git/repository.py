@@ -323,8 +323,7 @@ class Repository(ObjectDatabase):
     def _signature(self, data: bytes) -> str:
         from uwf_git.git.signing import sign
 
-        self.config.raise_if_for_another()
-        return sign(self.config.value, self.user, data)
+        return sign(self.config.signing, self.user, data)
 
     @property
     def by_git(self) -> str:

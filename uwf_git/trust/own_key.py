@@ -36,19 +36,18 @@ class OwnKey(NamedTuple):
 
 def own_key(repository: Repository) -> OwnKey:
     """Return the key that git would sign with. Raises SigningFailed if it names none, or it cannot be found."""
-    config = repository.config
-    config.raise_if_for_another()
-    style = config.value("gpg.format").lower() or OPENPGP
+    configured = repository.config.signing
+    style = configured("gpg.format").lower() or OPENPGP
     if style == SSH:
-        text = _public_half(config.value("user.signingKey") or default_ssh_key(config.value))
+        text = _public_half(configured("user.signingKey") or default_ssh_key(configured))
         try:
             return OwnKey(SSH, (fingerprint_of(text),), " ".join(text.split()[:2]))
         except ValueError as error:
             raise SigningFailed(f"user.signingKey cannot be used: {error}", _CONFIGURE) from None
     if style not in _LISTERS:
         raise SigningFailed(f"gpg.format is {style!r}", "git knows openpgp, ssh and x509")
-    named = config.value("user.signingKey") or f"<{config.user.email}>"
-    named_program = config.value(f"gpg.{style}.program") or (style == OPENPGP and config.value("gpg.program"))
+    named = configured("user.signingKey") or f"<{repository.config.user.email}>"
+    named_program = configured(f"gpg.{style}.program") or (style == OPENPGP and configured("gpg.program"))
     fingerprints = _fingerprints(named_program or _LISTERS[style], named)
     if not fingerprints:
         raise SigningFailed(f"no {style} key to sign with: {one_line(named, 80)}", _CONFIGURE)

@@ -73,7 +73,7 @@ def report(instance: Instance, head: Head) -> dict[str, Any]:
     repository = instance.store.repository
     signature = None
     if repository.config.signs_commits:
-        signature = sign(repository.config.value, repository.user, canonical(value), NAMESPACE)
+        signature = sign(repository.config.signing, repository.user, canonical(value), NAMESPACE)
     return {**value, "signature": signature}
 
 

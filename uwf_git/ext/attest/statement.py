@@ -65,7 +65,7 @@ def encoded(payload: bytes) -> bytes:
 def envelope(repository: Repository, payload: bytes) -> tuple[dict[str, Any], RawKey | None]:
     """Return the envelope of a statement, signed with the key that signs commits, and the key of its raw signature,
     None if it can make none. Raises SigningFailed, UwfError without the package that signs."""
-    configured, data = repository.config.value, encoded(payload)
+    configured, data = repository.config.signing, encoded(payload)
     style = signing_style(configured)
     key = raw_key(configured) if style == "ssh" else None
     if key is not None:
