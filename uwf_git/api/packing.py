@@ -13,6 +13,7 @@ from uwf_git.store import maintenance
 from uwf_git.store.archives import fold_before
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import PERMISSIONS, REMARKS
+from uwf_git.store.private_files import forget_threads
 from uwf_git.sync.removal import KEPT_SECONDS, expiring
 from uwf_git.workspaces.notes import Notes
 
@@ -36,15 +37,8 @@ def collect(instance: Instance, before: int | None = None, prune: bool = False) 
     threads = instance.threads
     known = threads.ids().__contains__
     instance.sessions.forget(known)
-    private = store.repository.private
-    if private.joinpath(REMARKS).is_dir():
-        from uwf_git.store.mailbox import Mailbox
-
-        Mailbox(private).forget(known)
-    if private.joinpath(PERMISSIONS).is_dir():
-        from uwf_git.store.permission_files import PermissionFiles
-
-        PermissionFiles(private).forget(known)
+    for folder in (REMARKS, PERMISSIONS):
+        forget_threads(store.repository.private / folder, known)
     instance.runs.forget(
         lambda thread: (
             instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))

@@ -186,11 +186,7 @@ def _check_detail(
 
 def _check_remarks(instance: Instance, head: Head, node: Hash, turns: Sequence[TurnRecord]) -> None:
     """Raise AgentFailed for turns of people that nobody said to this thread in these words, or that are there twice."""
-    from uwf_git.store.mailbox import Mailbox
-
-    waiting = {
-        remark.id: remark.turn for remark in Mailbox(instance.store.repository.private).all(head.thread)
-    }
+    waiting = {remark.id: remark.turn for remark in instance.mailbox.all(head.thread)}
     for turn in turns:
         if turn.call is None or waiting.pop(ThreadId(turn.call), None) != turn:
             raise AgentFailed(

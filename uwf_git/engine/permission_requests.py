@@ -13,7 +13,7 @@ from uwf_git.base.text import iso, shortened
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.hooks import run_hook
 from uwf_git.format.ids import ThreadId, new_thread_id
-from uwf_git.store.permission_files import MOST, Decision, OpenRequest, PermissionFiles, Wish
+from uwf_git.store.permission_files import MOST, Decision, OpenRequest, Wish
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -31,7 +31,7 @@ class PermissionDesk:
         self._thread = thread
         self._role = role
         self._agent = agent
-        self._files = PermissionFiles(instance.store.repository.private)
+        self._files = instance.permission_files
         self._open: dict[str, int] = {}
 
     @property
@@ -97,7 +97,7 @@ class PermissionDesk:
 
 def permission_requests(instance: Instance, thread: ThreadId | None = None) -> list[OpenRequest]:
     """Return the requests of steps in progress, or of one thread's, that wait for a person, oldest first."""
-    files = PermissionFiles(instance.store.repository.private)
+    files = instance.permission_files
     requests = files.all() if thread is None else files.of(thread)
     return sorted(filter(files.is_open, requests), key=lambda item: (item.at, item.id))
 
@@ -122,7 +122,7 @@ def decide(
         )
     by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
     decision = Decision(granted, always, by, time.time())
-    files = PermissionFiles(instance.store.repository.private)
+    files = instance.permission_files
     if not files.decide(found, decision):
         first = files.decision(thread, found.id)
         who = "" if first is None else f" by {first.by}: {'allowed' if first.granted else 'denied'}"

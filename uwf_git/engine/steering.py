@@ -26,12 +26,12 @@ from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import INTERRUPTED
 from uwf_git.format.types import REMARK
-from uwf_git.store.mailbox import Mailbox, Remark
 
 if TYPE_CHECKING:
     from uwf_git.engine.turn.hooks import Turn
     from uwf_git.store.history import Head, History
     from uwf_git.store.instance import Instance
+    from uwf_git.store.mailbox import Remark
 
 PENDING, TAKEN, UNDELIVERED = "pending", "taken", "undelivered"
 
@@ -85,7 +85,7 @@ def put(instance: Instance, head: Head, text: str) -> WaitingRemark:
     """Put a remark into the mailbox of a thread at work. Raises Usage, StoreUnwritable."""
     clean, secrets = instance.redactor.text(encodable(text))
     by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
-    remark = Mailbox(instance.store.repository.private).put(head.thread, clean, by, head.node, secrets)
+    remark = instance.mailbox.put(head.thread, clean, by, head.node, secrets)
     return WaitingRemark(head.thread, remark, PENDING, instance.runs.remark_taker(head.thread))
 
 
@@ -146,7 +146,7 @@ def _is_answered(instance: Instance, head: Head) -> bool:
 
 def undelivered(instance: Instance, history: History) -> list[Remark]:
     """Return the remarks that no step has, and remove the others."""
-    mailbox, thread = Mailbox(instance.store.repository.private), history.thread
+    mailbox, thread = instance.mailbox, history.thread
     left = []
     for remark in mailbox.all(thread):
         if remark.id in _ids_since(instance, history, remark):

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import TurnRecord
     from uwf_git.git.objects import Person
     from uwf_git.store.attempts import Attempts
+    from uwf_git.store.mailbox import Mailbox
     from uwf_git.store.new_record import NewRecord
+    from uwf_git.store.permission_files import PermissionFiles
     from uwf_git.store.remotes import Remotes
     from uwf_git.store.versions import Registry
 
@@ -203,6 +205,18 @@ class Instance:
     def renew_judging(self) -> None:
         """Reset the time limit of slow decisions, for each step."""
         self.__dict__.pop("judging", None)
+
+    @cached_property
+    def mailbox(self) -> Mailbox:
+        from uwf_git.store.mailbox import Mailbox
+
+        return Mailbox(self.store.repository.private)
+
+    @cached_property
+    def permission_files(self) -> PermissionFiles:
+        from uwf_git.store.permission_files import PermissionFiles
+
+        return PermissionFiles(self.store.repository.private)
 
     @cached_property
     def attempts(self) -> Attempts:

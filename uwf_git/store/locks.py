@@ -34,6 +34,21 @@ _LONGEST_PAUSE = 0.1  # seconds between two looks at a lock that others hold
 _RUN = "run-"
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file; False if there is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class Locks:
     """A store's locks, in `<git dir>/uwf/locks/<ULID>` and `run-<ULID>`."""
 
@@ -151,7 +166,7 @@ class Locks:
 
     def is_held(self, thread: ThreadId) -> bool:
         """Return whether a thread is running."""
-        return self._is_locked(thread)
+        return is_locked(self._folder / thread)
 
     def runs(self) -> set[ThreadId]:
         """Return the threads that processes here run, between two steps too."""
@@ -159,7 +174,7 @@ class Locks:
 
     def is_run(self, thread: ThreadId) -> bool:
         """Return whether a process here runs a thread, between two steps too."""
-        return self._is_locked(_RUN + thread)
+        return is_locked(self._folder / f"{_RUN}{thread}")
 
     def is_at_work(self, thread: ThreadId) -> bool:
         """Return whether a process here runs or steps a thread."""
@@ -171,20 +186,7 @@ class Locks:
         except OSError:
             return set()
         threads = {ThreadId(thread) for name in names if is_thread_id(thread := name.removeprefix(prefix))}
-        return {thread for thread in threads if self._is_locked(prefix + thread)}
-
-    def _is_locked(self, name: str) -> bool:
-        try:
-            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return {thread for thread in threads if is_locked(self._folder / f"{prefix}{thread}")}
 
     def end(self, thread: ThreadId, grace: float = 3.0) -> None:
         """End the processes that hold a thread: its agent with its process group, then if needed the engine.

@@ -8,7 +8,6 @@ or for the next prompt. One is there until a step of its thread has it, so a kil
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -43,8 +42,7 @@ class Remark(NamedTuple):
     @property
     def turn(self) -> TurnRecord:
         """The turn that it is in the record of a step."""
-        said = {"by": self.by, "at": iso(self.at)}
-        return TurnRecord("user", self.text, arguments=said, call=self.id)
+        return TurnRecord("user", self.text, arguments={"by": self.by, "at": iso(self.at)}, call=self.id)
 
 
 class Mailbox:
@@ -86,15 +84,6 @@ class Mailbox:
             (folder / f"{remark}.json").unlink()
         with suppress(OSError):  # another waits there
             folder.rmdir()
-
-    def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
-        """Delete the remarks of threads for which `wanted` is False."""
-        with suppress(OSError):
-            for folder in self._folder.iterdir():
-                if not (is_thread_id(folder.name) and wanted(ThreadId(folder.name))):
-                    for path in [*folder.iterdir()]:
-                        path.unlink()
-                    folder.rmdir()
 
 
 def _read(path: Path) -> Remark | None:

@@ -13,13 +13,14 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.store.locks import is_locked
 from uwf_git.store.private import PERMISSIONS
 from uwf_git.store.private_files import read_private, write_private
 
@@ -89,19 +90,7 @@ class PermissionFiles:
 
     def is_open(self, request: OpenRequest) -> bool:
         """Return whether a process waits for a decision."""
-        try:
-            descriptor = os.open(
-                self._path(request.thread, f"{request.id}.json"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-            )
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self._path(request.thread, f"{request.id}.json"))
 
     def all(self) -> Iterator[OpenRequest]:
         """Yield the requests of all threads, also those of steps that are gone."""
@@ -161,15 +150,6 @@ class PermissionFiles:
         kind = "command" if wish.command else "paths"
         key = json.dumps([role, wish.kind, kind, wish.subject]).encode()
         return self._path(thread, f"always-{hashlib.sha256(key).hexdigest()}")
-
-    def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
-        """Delete the requests and decisions of threads for which `wanted` is False."""
-        with suppress(OSError):
-            for folder in [*self._folder.iterdir()]:
-                if not (is_thread_id(folder.name) and wanted(ThreadId(folder.name))):
-                    for path in [*folder.iterdir()]:
-                        path.unlink()
-                    folder.rmdir()
 
     def _path(self, thread: ThreadId, name: str) -> Path:
         return self._folder / thread / name

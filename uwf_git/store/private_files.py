@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from uwf_git.base.errors import StoreUnwritable
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import make_folders, share, sync, write_all
 from uwf_git.git.refs import read_file
 
@@ -75,3 +76,13 @@ def read_private(path: str | Path) -> bytes:
     if data is None:
         raise FileNotFoundError(path)
     return data
+
+
+def forget_threads(folder: Path, wanted: Callable[[ThreadId], bool]) -> None:
+    """Delete the folders of threads for which `wanted` is False, from the folder that has one for each. Best effort."""
+    with contextlib.suppress(OSError):
+        for own in [*folder.iterdir()]:
+            if not (is_thread_id(own.name) and wanted(ThreadId(own.name))):
+                for path in [*own.iterdir()]:
+                    path.unlink()
+                own.rmdir()

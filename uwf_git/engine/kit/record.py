@@ -259,9 +259,7 @@ class Recorder:
 
     def _untaken(self, thread: ThreadId) -> list[Remark]:
         """Return the remarks that neither this nor another run of the step's agent has taken."""
-        from uwf_git.store.mailbox import Mailbox
-
-        remarks = Mailbox(self._instance.store.repository.private).all(thread)
+        remarks = self._instance.mailbox.all(thread)
         taken = {turn.call for turn in self.turns if turn.is_remark}
         taken |= {note.get("remark") for note in self._instance.runs.notes(thread)} if remarks else set()
         return [remark for remark in remarks if remark.id not in taken]
