@@ -43,6 +43,16 @@ def test_an_end_at_fail_is_forked_before_the_step_that_led_there(uwf: Uwf, gated
     assert waits["message"] == f"thread {fork['thread']} waits for a person"
 
 
+def test_a_retry_in_the_background_runs_on_after_the_command(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(FAILS), check=6)
+    tried = uwf("thread", "retry", thread, "--detach", "--agent", scripted(FAILS + DONE)).json
+    assert (tried["thread"], tried["detached"]) == (thread, True)
+    uwf("thread", "wait", thread)
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+    refused = uwf("thread", "retry", "--since", "1h", "--detach", check=2).error
+    assert refused["hint"] == "repeat for each: uwf thread retry ID --detach"
+
+
 def test_filters_try_what_failed_once_and_leave_the_others_alone(uwf: Uwf, gated: str) -> None:
     from cli_samples import PAIR, write
 

@@ -1,4 +1,4 @@
-"""`uwf thread run`, `uwf continue` and `uwf ps`."""
+"""`uwf thread run` and `retry`, `uwf continue` and `uwf ps`."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
+    from uwf_git.api.cockpit.retry import RetryPlan
     from uwf_git.api.run import Options
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
@@ -94,8 +95,7 @@ def run(
     from uwf_git.api.preflight import require_ready_thread
     from uwf_git.api.run import Options
 
-    if detach and len(chosen.ids) != 1:
-        raise Usage("--detach takes one thread", "repeat for each: uwf thread run ID --detach")
+    _require_one(chosen, detach, "run")
     where = folder(cwd)
     options = Options(agent, where, files=files or "", patience=patience(wait))
     if len(chosen.ids) == 1:
@@ -125,6 +125,11 @@ def run(
     failures.end()
 
 
+def _require_one(chosen: Selection, detach: bool, command: str) -> None:
+    if detach and len(chosen.ids) != 1:
+        raise Usage("--detach takes one thread", f"repeat for each: uwf thread {command} ID --detach")
+
+
 def _run_side_by_side(
     invocation: Invocation,
     failures: Failures,
@@ -142,6 +147,29 @@ def _run_side_by_side(
     failures.note(SideBySide(invocation, threads, words, jobs, again).run(quiet))
 
 
+def _plans(invocation: Invocation, chosen: Selection, failures: Failures) -> list[RetryPlan]:
+    """Return how to try the selected threads again, oldest first if filters select them. Why others are not tried is
+    reported to `failures`, or raised for a single id."""
+    from uwf_git.api.cockpit.retry import plan_retry, to_retry
+
+    instance = invocation.instance
+    if chosen.ids or chosen.filters == Filters():
+        ids = chosen_threads(invocation, chosen, failures)
+    else:
+        filters = chosen.filters._replace(states=chosen.filters.states or FAILED)
+        oldest_first = chosen_threads(invocation, chosen._replace(filters=filters), failures, FAILED)[::-1]
+        ids = to_retry(instance, oldest_first)
+    plans = []
+    for thread in ids:
+        try:
+            plans.append(plan_retry(instance, instance.threads.head(thread)))
+        except UwfError as error:
+            if len(chosen.ids) == 1:
+                raise
+            failures.add(error)
+    return plans
+
+
 @command(
     "uwf thread retry 01JK7M",
     "uwf thread retry --since 16h -j 4              all that failed since",
@@ -152,6 +180,7 @@ def _run_side_by_side(
 @MAX_STEPS
 @AGENT
 @WAIT
+@DETACH
 @QUIET
 def retry(
     invocation: Invocation,
@@ -160,31 +189,22 @@ def retry(
     max_steps: int,
     agent: AgentOptions | None,
     wait: bool,
+    detach: bool,
     quiet: bool,
 ) -> None:
     """Try failed threads again, and run them until they end, wait for an answer or fail.
 
     A thread whose last attempt failed is run. One that ended at $FAIL stays as it is: it is forked before the step that
     led there, before its fan-out if that was the join, and the fork is run. Filters select failed threads, without
-    those that were forked since.
+    those that were forked since. --detach takes one thread.
     """
-    from uwf_git.api.cockpit.retry import plans_for, to_retry
     from uwf_git.api.fork import fork_thread
     from uwf_git.api.preflight import require_ready_thread
     from uwf_git.api.run import Options
 
-    instance, failures, untried = invocation.instance, Failures(invocation), list[UwfError]()
-    if chosen.ids or chosen.filters == Filters():
-        ids = chosen_threads(invocation, chosen, failures)
-    else:
-        filters = chosen.filters._replace(states=chosen.filters.states or FAILED)
-        oldest_first = chosen_threads(invocation, chosen._replace(filters=filters), failures, FAILED)[::-1]
-        ids = to_retry(instance, oldest_first)
-    plans = plans_for(instance, ids, untried)
-    for error in untried:
-        if len(chosen.ids) == 1:
-            raise error
-        failures.add(error)
+    _require_one(chosen, detach, "retry")
+    instance, failures = invocation.instance, Failures(invocation)
+    plans = _plans(invocation, chosen, failures)
     options, threads = Options(agent, patience=patience(wait)), []
     for plan in plans:
         thread = plan.thread
@@ -196,7 +216,7 @@ def retry(
     if len(threads) == 1 and len(chosen.ids) == 1:
         require_ready_thread(instance, threads[0], agent)
         warn_of_agent(invocation, threads[0], agent)
-        run_one(invocation, threads[0], options, max_steps, quiet)
+        run_one(invocation, threads[0], options, max_steps, quiet, {} if detach else None)
         return
     if threads:
         _run_side_by_side(invocation, failures, threads, options, max_steps, jobs, None, quiet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import Busy, Invalid, UwfError
+from uwf_git.base.errors import Busy, Invalid
 from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.format.kinds import SUBWORKFLOW
@@ -53,30 +53,19 @@ def plan_retry(instance: Instance, head: Head) -> RetryPlan:
     return RetryPlan(thread, max(0, head.row.number - (2 if gathers_threads(head.row.role) else 1)))
 
 
-def plans_for(instance: Instance, threads: Sequence[ThreadId], failures: list[UwfError]) -> list[RetryPlan]:
-    """Return how to try threads again, in order. Why others are not tried is added to `failures`."""
-    plans = []
-    for thread in threads:
-        try:
-            plans.append(plan_retry(instance, instance.threads.head(thread)))
-        except UwfError as error:
-            failures.append(error)
-    return plans
-
-
 def to_retry(instance: Instance, threads: Sequence[ThreadId]) -> list[ThreadId]:
     """Return those of failed threads that stand for themselves: without sub-workflows of others among them, branches
     that have ended, and those that have ended and were forked since."""
-    owners = instance.sessions.owners(SUBWORKFLOW, threads)
+    owners, among = instance.sessions.owners(SUBWORKFLOW, threads), set(threads)
     forked = retried(instance)
 
-    def is_left(thread: ThreadId) -> bool:
-        if owners.get(thread) in threads:
-            return True
+    def stands_for_itself(thread: ThreadId) -> bool:
+        if owners.get(thread) in among:
+            return False
         head = instance.threads.head(thread)
-        return head.archive is not None and (thread in forked or instance.threads.fork_of(head) is not None)
+        return head.archive is None or not (thread in forked or instance.threads.fork_of(head) is not None)
 
-    return [thread for thread in threads if not is_left(thread)]
+    return list(filter(stands_for_itself, threads))
 
 
 def retried(instance: Instance) -> set[ThreadId]:
