@@ -142,6 +142,21 @@ def _sums(spent: Totals, prices: Mapping[str, Price]) -> dict[str, Any]:
     }
 
 
+def money_value(spent: Totals, prices: Mapping[str, Price]) -> dict[str, Any]:
+    """Return a spending as JSON: `seconds`, `cost`, null if it is unknown, and the `unpriced` tokens."""
+    paid = spent.money(prices)
+    cost = None if paid.cost is None else round(paid.cost, 6)
+    return {"seconds": round(spent.seconds, 3), "cost": cost, "unpriced": paid.unpriced}
+
+
+def amounts_value(spent: Totals | None, prices: Mapping[str, Price]) -> dict[str, Any]:
+    """Return as `money_value` with `tokens`; nulls for an unknown spending."""
+    if spent is None:
+        return {"seconds": None, "tokens": None, "cost": None, "unpriced": 0}
+    money, tokens = money_value(spent, prices), spent.tokens
+    return {"seconds": money["seconds"], "tokens": None if tokens is None else tokens.total, **money}
+
+
 def tokens(value: dict[str, Any]) -> int | None:
     """Return a sum's tokens, None if unknown."""
     return None if value["input"] is None else value["input"] + value["output"]

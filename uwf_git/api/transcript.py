@@ -141,8 +141,10 @@ def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
 def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
     """Return a thread's steps as JSON, oldest first. `seconds` and `cost` are those of its agent; of a sub-workflow's
     step those of its thread, of a join those of its branches."""
+    from uwf_git.api.spending import money_value
+
     history = instance.threads.history(head)
-    spent = _spent_on(instance, head, history)
+    spent, prices = _spent_on(instance, head, history), instance.known_prices
     return [
         {
             **step_value(number, step),
@@ -150,7 +152,7 @@ def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
             "summary": summary_of(instance, history.workflow, step.role, step.output).text,
             "detail": step.detail,
             "time": iso(instance.store.get(step.hash).timestamp / 1000),
-            **_money(instance, spent[step.hash]),
+            **money_value(spent[step.hash], prices),
             **_commit(instance, step.detail),
         }
         for number, step in enumerate(history.steps, 1)
@@ -166,15 +168,6 @@ def _spent_on(instance: Instance, head: Head, history: History) -> dict[str, Tot
     nested = [step for step in history.steps if step.agent == SUBWORKFLOW or gathers_threads(step.role)]
     within = spent_on(instance, nested)
     return {step.hash: within.get(step.hash) or own.get(step.hash, Totals()) for step in history.steps}
-
-
-def _money(instance: Instance, spent: Totals) -> dict[str, Any]:
-    cost, unpriced = spent.money(instance.known_prices) if spent.lines else (None, 0)
-    return {
-        "seconds": round(spent.seconds, 3),
-        "cost": None if cost is None else round(cost, 6),
-        "unpriced": unpriced,
-    }
 
 
 def _commit(instance: Instance, detail: Hash) -> dict[str, str]:

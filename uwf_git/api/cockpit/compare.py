@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.api.spending import money_value
 from uwf_git.engine.outcome import summary_of
 from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.engine.thread_state import thread_state
@@ -12,8 +13,6 @@ from uwf_git.format.kinds import title_of
 from uwf_git.store.history import shared_steps
 
 if TYPE_CHECKING:
-    from uwf_git.engine.spending import Totals
-    from uwf_git.format.ids import Hash
     from uwf_git.format.kinds import Revision, StepContext, Workflow
     from uwf_git.store.history import Head, History
     from uwf_git.store.instance import Instance
@@ -73,24 +72,20 @@ def side_value(instance: Instance, head: Head, history: History) -> dict[str, An
         "status": thread_state(instance, head).word,
         "steps": len(history.steps),
         "attempts": spent.attempts,
-        **_amounts(instance, spent),
+        **money_value(spent, instance.known_prices),
     }
-
-
-def _amounts(instance: Instance, spent: Totals) -> dict[str, Any]:
-    paid = spent.money(instance.config.prices)
-    cost = None if paid.cost is None else round(paid.cost, 6)
-    return {"seconds": round(spent.seconds, 3), "cost": cost, "unpriced": paid.unpriced}
 
 
 def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[dict[str, Any]]:
     parts = [history.steps[begin : begin + COMPARED] for history in histories]
+    prices = instance.known_prices
     spent = spent_on(instance, [step for part in parts for step in part])
+    money = {step: money_value(totals, prices) for step, totals in spent.items()}
     rows = []
     for place in range(max(map(len, parts))):
         steps = [part[place] if place < len(part) else None for part in parts]
         sides = [
-            None if step is None else _step(instance, history.workflow, step, other, spent)
+            None if step is None else _step(instance, history.workflow, step, other, money[step.hash])
             for history, step, other in zip(histories, steps, steps[::-1], strict=True)
         ]
         rows.append({"number": begin + place + 1, "sides": sides})
@@ -102,7 +97,7 @@ def _step(
     workflow: Workflow,
     step: StepContext,
     other: StepContext | None,
-    spent: Mapping[Hash, Totals],
+    money: Mapping[str, Any],
 ) -> dict[str, Any]:
     fields = _fields(step.output, None if other is None else other.output, other is not None)
     return {
@@ -115,7 +110,7 @@ def _step(
         "same": other is not None and other.output == step.output,
         "otherRole": other is not None and other.role != step.role,
         "otherAgent": other is not None and other.by != step.by,
-        **_amounts(instance, spent[step.hash]),
+        **money,
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.api.cockpit.run import brief, spent_by
-from uwf_git.api.cockpit.weight import in_words, is_light, weight
+from uwf_git.api.cockpit.rows import rows_of
+from uwf_git.api.cockpit.weight import is_light, spent_by, verdict_of
+from uwf_git.api.spending import money_value
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.engine.branch_states import branch_words, counts, item_text
 from uwf_git.engine.forks import branches_at, fork_at, join_at
-from uwf_git.engine.outcome import summary
 from uwf_git.format.types import END, USER
 from uwf_git.store.history import Head, ancestry
 from uwf_git.workflow.turn import begins_threads, gathers_threads
@@ -28,7 +28,6 @@ DONE, FAILED, RUNNING, WAITING, NEXT = "done", "failed", "running", "waiting", "
 """The states of a cell."""
 
 _MOST_STEPS = 4_000  # steps of branches that are read
-_VERDICT = 200  # characters
 _BAD = frozenset(words((ThreadState.FAILING, ThreadState.FAILED, ThreadState.KILLED, ThreadState.CORRUPT)))
 
 
@@ -75,15 +74,12 @@ def matrix(instance: Instance, head: Head, fork: int = 0, first: int = 0) -> dic
 
 def _forks(instance: Instance, head: Head) -> list[tuple[CommitRow, CommitRow | None]]:
     """Return the forks of a thread and the joins after them, oldest first."""
-    forks: list[tuple[CommitRow, CommitRow | None]] = []
-    after: CommitRow | None = None
-    for row in ancestry(instance.store, head.commit):
-        if row.kind not in ("step", "start"):
-            break
-        if begins_threads(row.role):
-            forks.append((row, after if after is not None and gathers_threads(after.role) else None))
-        after = row
-    return forks[::-1]
+    rows, _ = rows_of(instance, head)
+    return [
+        (row, after if after is not None and gathers_threads(after.role) else None)
+        for row, after in zip(rows, [*rows[1:], None], strict=True)
+        if begins_threads(row.role)
+    ]
 
 
 def _branches(
@@ -154,22 +150,14 @@ class _Rows:
         cell = {**_EMPTY, "state": DONE, "number": row.number, "times": times}
         try:
             step = self._instance.store.step(row.node)
-            if not is_light(self._instance, step.output):
-                verdict = in_words(weight(self._instance, step.output))
-            else:
-                output = self._instance.store.get(step.output)
-                verdict = brief(summary(self._instance, output.type, output.payload).text, _VERDICT)
-            return {**cell, "verdict": verdict, **self._took(step.detail)}
+            return {**cell, "verdict": verdict_of(self._instance, step.output), **self._took(step.detail)}
         except UwfError:
             return {**cell, "verdict": "cannot be read"}
 
     def _took(self, node: Any) -> dict[str, Any]:
         if not is_light(self._instance, node) or (detail := self._instance.store.detail(node)) is None:
             return {}
-        spent = spent_by(self._instance, detail)
-        paid = spent.money(self._prices)
-        cost = None if paid.cost is None else round(paid.cost, 6)
-        return {"seconds": round(spent.seconds, 3), "cost": cost, "unpriced": paid.unpriced}
+        return money_value(spent_by(self._instance, detail), self._prices)
 
     def _add_current(self, cells: dict[str, dict[str, Any]], item: dict[str, Any], head: Head) -> None:
         """Add or change the cell of the role that is at work, asking, next, or has failed."""

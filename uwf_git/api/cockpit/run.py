@@ -7,29 +7,37 @@ the rest is there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from uwf_git.api.cockpit.graph import NEXT, NOW, BranchWays, branch_ways, end_of, graph_value, nodes_taken
-from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE, in_words, is_light, weight
+from uwf_git.api.cockpit.rows import rows_of, without_remarks
+from uwf_git.api.cockpit.weight import (
+    LARGEST_IN_A_LINE,
+    in_words,
+    is_light,
+    spent_by,
+    weight,
+    weight_of_run,
+)
+from uwf_git.api.spending import amounts_value
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import iso, one_line
 from uwf_git.base.thread_states import ABSENT, Actor, ThreadState, words
 from uwf_git.engine.branch_states import item_text
 from uwf_git.engine.forks import branches_at, fork_at, join_at
 from uwf_git.engine.outcome import summary
-from uwf_git.engine.spending import Totals, spent
+from uwf_git.engine.spending import Totals
 from uwf_git.format.casting import cast_of
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import HUMAN, REHEARSE, StepContext, TurnRecord, parse_step, remark_in
+from uwf_git.format.kinds import HUMAN, REHEARSE, StepContext, parse_step, remark_in
 from uwf_git.format.types import JOIN, USER
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, ancestry
+from uwf_git.store.history import Head
 from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 if TYPE_CHECKING:
-    from uwf_git.format.kinds import Detail, Start, Step, Workflow
+    from uwf_git.format.kinds import Start, Step, Workflow
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
@@ -39,7 +47,6 @@ SHOWN = 50
 _BRANCHES = 60  # of a fork that have bars
 _TRIED = 200  # failed attempts that are read
 _HEAVIEST = 24 << 20  # bytes of runs that are read to sum up
-_TURNS = 200  # turns that are read for what a step took
 _MOST_IDLE = 0.1  # of the time that agents worked: as long a wait is drawn at most
 _LINE, _BY = 300, 60  # characters
 _RUNNING, _JOINING, _WAITING = NOW_KINDS = (
@@ -73,28 +80,6 @@ def run(instance: Instance, head: Head, before: int = 0) -> dict[str, Any]:
     branches, of which `more` are left out.
     """
     return _Run(instance, head, before).value()
-
-
-_ROWS: WeakKeyDictionary[Instance, dict[Oid, tuple[list[CommitRow], str]]] = WeakKeyDictionary()
-"""By the head that was read last: a page asks for the same."""
-
-
-def rows_of(instance: Instance, head: Head) -> tuple[list[CommitRow], str]:
-    """Return the rows of a thread's start and steps, oldest first, and why older ones can't be read, or ""."""
-    known = _ROWS.setdefault(instance, {})
-    if head.commit not in known:
-        rows: list[CommitRow] = []
-        problem = ""
-        try:
-            for row in ancestry(instance.store, head.commit):
-                if row.kind not in ("step", "start"):
-                    break
-                rows.append(row)
-        except UwfError as error:
-            problem = error.message
-        known.clear()
-        known[head.commit] = rows[::-1], problem
-    return known[head.commit]
 
 
 class _Run:
@@ -165,10 +150,7 @@ class _Run:
     # Above the bars
 
     def _spent(self) -> dict[str, Any]:
-        totals = self._or(self._account, None)
-        if totals is None:
-            return {"seconds": None, "tokens": None, "cost": None, "unpriced": 0}
-        return self._amounts(totals)
+        return self._amounts(self._or(self._account, None))
 
     def _account(self) -> Totals | None:
         from uwf_git.engine.thread_spending import account
@@ -184,15 +166,7 @@ class _Run:
         return account(instance, head).spent
 
     def _amounts(self, totals: Totals | None) -> dict[str, Any]:
-        if totals is None:
-            return {"seconds": None, "tokens": None, "cost": None, "unpriced": 0}
-        paid = totals.money(self._prices)
-        return {
-            "seconds": round(totals.seconds, 3),
-            "tokens": totals.tokens.total if totals.tokens is not None else None,
-            "cost": None if paid.cost is None else round(paid.cost, 6),
-            "unpriced": paid.unpriced,
-        }
+        return amounts_value(totals, self._prices)
 
     def _budget(self) -> dict[str, Any]:
         from uwf_git.engine.budget import Budgets
@@ -444,42 +418,6 @@ def _draw(bars: Sequence[Bar]) -> None:
             part = (branch["end"] - bar["begin"]) / work if work else 0.0
             branch["drawn"] = [begin, begin, round(begin + (end - begin) * part, 4)]
             branch["folded"] = False
-
-
-def without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
-    has_asked = False
-    for row in rows:
-        if row.kind == "step":
-            if row.role != USER or has_asked or row.resumed == row.parent:
-                yield row.role or "", row.asks
-            has_asked = row.asks
-
-
-def weight_of_run(instance: Instance, detail: Hash) -> int:
-    """Return the bytes to read for a run's spending. Raises NotFound."""
-    own = weight(instance, detail)
-    if own > 8 * LARGEST_IN_A_LINE:
-        return own
-    record = instance.store.detail(detail)
-    return own + sum(weight(instance, turn) for turn in set(record.turns)) if record else own
-
-
-def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Totals:
-    """Return a run's spending by its detail; turns are read only if needed, and no more than a step shows."""
-    by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
-    turns = detail.turns[:_TURNS] if detail.usage is None or by_model else ()
-    return spent(detail, filter(None, read_turns(instance, turns)), failed)
-
-
-def read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecord | None]:
-    """Yield turns, None for one that is too heavy to be shown."""
-    from uwf_git.format.kinds import Detail
-
-    for node in turns:
-        if not is_light(instance, node):
-            yield None
-        else:
-            yield from instance.store.turns(Detail("", (node,)))
 
 
 def brief(content: str, at_most: int) -> str:

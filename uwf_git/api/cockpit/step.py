@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.api.cockpit.patch import LINES, patch_files
-from uwf_git.api.cockpit.run import brief, name_of, read_turns, rows_of, spent_by
-from uwf_git.api.cockpit.weight import LARGEST, in_words, weight
+from uwf_git.api.cockpit.rows import rows_of
+from uwf_git.api.cockpit.run import brief, name_of
+from uwf_git.api.cockpit.weight import LARGEST, TURNS, in_words, read_turns, spent_by, weight
+from uwf_git.api.spending import amounts_value
 from uwf_git.base.errors import NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine.outcome import summary
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 TABS = ("result", "changes", "turns", "prompt", "record")
 """The parts of a step."""
-TURNS = 200
-"""How many turns a step shows at once."""
 
 _SHORT = 200  # characters to which the texts of a large value are cut at most
 _ROOM = 20_000  # characters of one text, or one value
@@ -230,23 +230,15 @@ def _common(
 
 def spent_by_node(instance: Instance, node: Hash) -> View:
     """Return as `spent` the time, tokens and cost of a step or failed attempt; nulls if they are unknown."""
-    payload = instance.store.get(node).payload
-    _, detail = _detail(instance, payload.get("detail"))
-    failed = is_kind(instance.store.get(node).type, "attempt")
+    content = instance.store.get(node)
+    _, detail = _detail(instance, content.payload.get("detail"))
+    failed = is_kind(content.type, "attempt")
     return {"spent": took(instance, spent_by(instance, detail, failed) if detail is not None else None)}
 
 
 def took(instance: Instance, spent: Totals | None) -> View:
     """Return a spending as JSON; nulls if it is unknown."""
-    if spent is None:
-        return {"seconds": None, "tokens": None, "cost": None, "unpriced": 0}
-    paid = spent.money(_or(lambda: instance.config.prices, {}))
-    return {
-        "seconds": round(spent.seconds, 3),
-        "tokens": spent.tokens.total if spent.tokens is not None else None,
-        "cost": None if paid.cost is None else round(paid.cost, 6),
-        "unpriced": paid.unpriced,
-    }
+    return amounts_value(spent, instance.known_prices)
 
 
 def _parts(

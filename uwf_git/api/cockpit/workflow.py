@@ -8,18 +8,17 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.api.cockpit.graph import branch_ways, end_of, graph_value, nodes_taken
-from uwf_git.api.cockpit.run import without_remarks
+from uwf_git.api.cockpit.rows import rows_of, without_remarks
 from uwf_git.api.listing import Filters, ListedThread, listed, without_quiet_branches
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import iso, nearest
 from uwf_git.base.thread_states import Group
 from uwf_git.format.types import FORK
-from uwf_git.store.history import Head, ancestry
+from uwf_git.store.history import Head
 
 if TYPE_CHECKING:
     from uwf_git.api.workflows import ResolvedWorkflow
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
 COUNTED = 100
@@ -158,10 +157,12 @@ def _coverage(
         room -= head.row.number
         if room < 0:
             break
+        rows, problem = rows_of(instance, head)
+        if problem:  # damage, which doctor reports
+            continue
         try:
-            rows = _rows(instance, head)
             ran = branch_ways(instance, rows) if any(row.role == FORK for row in rows) else []
-        except UwfError:  # damage, which doctor reports
+        except UwfError:
             continue
         end = end_of(head.archive.status if head.archive else None)
         taken = nodes_taken(without_remarks(rows), end)
@@ -176,13 +177,3 @@ def _coverage(
     for way in graph["ways"]:
         way["times"] = passed[way["source"], way["target"]]
     return counted, graph
-
-
-def _rows(instance: Instance, head: Head) -> list[CommitRow]:
-    """Return a thread's steps and start, oldest first."""
-    rows = []
-    for row in ancestry(instance.store, head.commit):
-        if row.kind not in ("step", "start"):
-            break
-        rows.append(row)
-    return rows[::-1]
