@@ -13,6 +13,7 @@ from commands import begin, loose, wait_for
 from conftest import Uwf
 from fan_outs import ANSWER, FAN
 from lived_in import LivedIn
+from workflows import opened
 
 from uwf_git.api.cockpit.run import SHOWN, run
 from uwf_git.format.ids import ThreadId
@@ -108,6 +109,30 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(uwf: Uwf, instance: 
     value = uwf("thread", "timeline", thread).json
     assert [bar["number"] for bar in value["bars"]] == [1, 2, 3]
     assert value["bars"][1]["verdict"] == "cannot be read" and value["problems"]
+
+
+def test_a_failed_attempt_that_cannot_be_read_hides_neither_steps_nor_others(
+    uwf: Uwf, thread: str, root: Path
+) -> None:
+    from uwf_git.api.cockpit.step import step as step_view
+
+    entries = [{"role": "writer", "exit": 1}, {"role": "writer", "exit": 2}]
+    for script in (entries[:1], entries, [*entries, {"role": "writer", "output": {"text": "a"}}]):
+        uwf("thread", "step", thread, "--agent", scripted(json.dumps(script)), check=None)
+    store = opened()
+    head = store.threads.head(ThreadId(thread))
+    tip = store.attempts.tip(head.thread)
+    assert tip is not None
+    first, second = (row.node for row in store.attempts.rows(tip))
+    assert [item["node"] for item in step_view(store, head, 1)["tried"]] == [first, second]
+    loose(root / "store.git", str(store.store.blob_of(first))).unlink()
+    value = uwf("thread", "timeline", thread).json
+    assert [(bar["kind"], bar["node"]) for bar in value["bars"]] == [("attempt", second), ("step", head.node)]
+    assert len(value["problems"]) == 1
+    view = step_view(opened(), head, 1)
+    assert [item["node"] for item in view["tried"]] == [second]
+    assert view["result"]["output"]["value"] == {"text": "a"}
+    assert view["prompt"]["text"]["left"].startswith("it cannot be made again: ")
 
 
 def test_the_terminal_draws_the_same_without_what_steers_it(uwf: Uwf, thread: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from uwf_git.api.cockpit.graph import NEXT, NOW, BranchWays, branch_ways, end_of, graph_value, nodes_taken
@@ -303,18 +304,23 @@ class _Run:
         return spent_by(self._instance, record, failed) if record is not None else None
 
     def _attempts(self) -> Iterator[tuple[Hash | None, Bar]]:
-        instance = self._instance
-        tip = instance.attempts.tip(self._head.thread)
-        for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
-            if not is_light(instance, row.node):
-                continue
-            attempt = instance.store.attempt(row.node)
-            took = self._spent_on(attempt.detail, True) if attempt.detail else None
-            bar = self._bar(
-                "attempt", attempt.role, row.time, node=row.node, agent=attempt.agent, failed=True
-            )
-            bar |= {"by": brief(attempt.agent, _BY), "verdict": brief(attempt.error, _LINE)}
-            yield attempt.prev, {**bar, "decides": True, **self._amounts(took)}
+        """Yield the bars of failed attempts, each with the step that it came after."""
+        attempts = self._instance.attempts
+        tip = attempts.tip(self._head.thread)
+        for row in attempts.rows(tip)[-_TRIED:] if tip else ():
+            attempt = self._or(partial(self._attempt, row), None)
+            if attempt is not None:
+                yield attempt
+
+    def _attempt(self, row: CommitRow) -> tuple[Hash | None, Bar] | None:
+        """Return the bar of an attempt, None for one that is too heavy."""
+        if not is_light(self._instance, row.node):
+            return None
+        attempt = self._instance.store.attempt(row.node)
+        took = self._spent_on(attempt.detail, True) if attempt.detail else None
+        bar = self._bar("attempt", attempt.role, row.time, node=row.node, agent=attempt.agent, failed=True)
+        bar |= {"by": brief(attempt.agent, _BY), "verdict": brief(attempt.error, _LINE)}
+        return attempt.prev, {**bar, "decides": True, **self._amounts(took)}
 
     def _current(self, at: Mapping[str, Any]) -> list[Bar]:
         """Return a bar of what goes on now: a step in progress, branches, or a wait for a person."""

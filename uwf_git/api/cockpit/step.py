@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.api.cockpit.patch import LINES, patch_files
@@ -150,7 +151,7 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
     if "prompt" in wanted.tabs and detail is not None and view["hasPrompt"]:
         view["prompt"] = {
             "instruction": wanted.prose("instruction", detail.instruction) if detail.instruction else None,
-            **_prompt(instance, wanted, head, row, detail),
+            "text": _prompt(instance, wanted, head, row, detail),
         }
     nodes = {"output": record.output, "detail": record.detail}
     return view | _parts(instance, head.thread, wanted, detail, nodes)
@@ -308,22 +309,29 @@ def _raw(wanted: Wanted, detail: Detail | None) -> View | None:
 
 
 def _prompt(instance: Instance, wanted: Wanted, head: Head, row: CommitRow, detail: Detail) -> View:
+    try:
+        return _prompt_again(instance, wanted, head, row, detail)
+    except UwfError as error:  # damage of a step before
+        return absent_part(f"it cannot be made again: {error.message}")
+
+
+def _prompt_again(instance: Instance, wanted: Wanted, head: Head, row: CommitRow, detail: Detail) -> View:
     from uwf_git.engine.past_prompt import prompt_of_step
 
     before = instance.store.index_commit(Oid(raw=row.parent or b""))
     if row.number > _LONGEST_PAST and wanted.whole != "prompt":
-        absent = absent_part(f"it is made again of the {row.number - 1:,} steps before")
-        return {"text": {**absent, "name": "prompt"}}
+        return {**absent_part(f"it is made again of the {row.number - 1:,} steps before"), "name": "prompt"}
     heavy = 0
     for past in instance.threads.past(before.node):
         heavy += weight(instance, past.step.output) + weight(instance, past.step.detail)
         if heavy > _HEAVIEST_PAST:
-            why = f"the steps before have over {in_words(_HEAVIEST_PAST)}, too much to make it again"
-            return {"text": absent_part(why)}
+            return absent_part(
+                f"the steps before have over {in_words(_HEAVIEST_PAST)}, too much to make it again"
+            )
     history = instance.threads.history_at(head.thread, before.node)
     if history.workflow.code is not None:
-        return {"text": absent_part("the code of the workflow made it")}
-    return {"text": wanted.text("prompt", prompt_of_step(instance, history, before, row, detail))}
+        return absent_part("the code of the workflow made it")
+    return wanted.text("prompt", prompt_of_step(instance, history, before, row, detail))
 
 
 def _row(instance: Instance, head: Head, given: str) -> CommitRow:
@@ -357,10 +365,11 @@ def _detail(instance: Instance, node: Hash | None) -> tuple[Node | None, Detail 
 
 
 def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[View]:
+    """Return the failed attempts after a step; those that can't be read are left out."""
     tip = instance.attempts.tip(thread)
     views = []
     for row in instance.attempts.rows(tip)[-TURNS:] if tip else ():
-        content = _node(instance, row.node)
+        content = _or(partial(_node, instance, row.node), None)
         tried = parse_attempt(content.payload) if content is not None else None
         if tried is not None and tried.prev == prev:
             views.append({"node": row.node, "error": brief(tried.error, 300), "time": row.time})
