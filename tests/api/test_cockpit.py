@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import Any
 
 from cli_samples import ASKS, scripted
@@ -11,8 +13,10 @@ from workflows import opened
 
 from uwf_git.api.cockpit.board import board
 from uwf_git.api.cockpit.inbox import inbox
+from uwf_git.api.cockpit.weight import LARGEST_IN_A_LINE
 from uwf_git.api.listing import Filters
 from uwf_git.base.thread_states import Group
+from uwf_git.format.ids import ThreadId
 
 
 def items() -> dict[str, dict[str, Any]]:
@@ -64,6 +68,16 @@ def test_what_was_spent_today_counts_each_step_once_and_nothing_of_yesterday(
     uwf("thread", "fork", thread)
     assert today()["steps"] == hours + 1
     assert hours < sum(item["steps"] for item in items().values())
+
+
+def test_the_line_of_a_huge_output_is_its_size(uwf: Uwf, thread: str) -> None:
+    quotes = LARGEST_IN_A_LINE // 2 + 1  # a node has two bytes for each
+    printing = f"print('---', 'text: |', '  ' + chr(34) * {quotes}, '---', sep='\\n')"
+    uwf("thread", "step", thread, "--agent", shlex.join(["uwf-exec", sys.executable, "-c", printing]))
+    instance = opened()
+    assert board(instance, Filters())["items"][0]["line"] == "1.0 MB"
+    head = instance.threads.head(ThreadId(thread))
+    assert instance.store.index.verdicts_at([head.node]) == {head.node: "1.0 MB"}
 
 
 def test_an_inbox_has_what_asks_what_failed_and_budgets_in_this_order(uwf: Uwf, lived_in: LivedIn) -> None:

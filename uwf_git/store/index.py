@@ -10,6 +10,7 @@
     decisions  StepNode or StartNode hash -> the moderator's decision, as JSON
     spending   StepNode hash, or id of an attempt's commit -> the spending up to there, as JSON; with = before it,
                that of each run up to there
+    verdicts   StepNode hash -> what its output comes to, in a few words
 
 Everything is derived from refs and objects, never shared, and may be deleted at any time: missing entries are
 indexed again. That is why nothing is synced to disk: the first process after a boot checks for torn writes.
@@ -34,7 +35,7 @@ from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.workflow.turn import gathers_threads
 
-VERSION = 18
+VERSION = 19
 _REMEMBERED = 1024  # nodes whose nature or decision is kept in memory
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
@@ -65,6 +66,7 @@ CREATE TABLE tips (name TEXT PRIMARY KEY, oid BLOB NOT NULL, tip BLOB, problem T
 CREATE TABLE missed (name TEXT PRIMARY KEY, oid BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE decisions (hash TEXT PRIMARY KEY, decision TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE verdicts (hash TEXT PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID;
 """
 # Each process indexed completely: nodes before their commit, parents before children.
 _GAPS = (
@@ -518,7 +520,7 @@ class Index(SqliteCache):
         for row in rows:
             self._run("INSERT INTO folded VALUES (?,?,?,?,?,?)", row)
 
-    # Decisions and sums: pure functions of a head, so a cached one never goes stale
+    # Decisions, sums and verdicts: pure functions of a head, so a cached one never goes stale
 
     def decision(self, head: Hash) -> str | None:
         """Return the cached decision at a head, as JSON."""
@@ -547,6 +549,14 @@ class Index(SqliteCache):
 
     def spent_at(self, places: Sequence[str]) -> dict[str, str]:
         return self._by_hash("SELECT hash, spent FROM spending", places)
+
+    def verdicts_at(self, steps: Sequence[Hash]) -> dict[Hash, str]:
+        return self._by_hash("SELECT hash, verdict FROM verdicts", steps)
+
+    def set_verdicts(self, verdicts: Mapping[Hash, str]) -> None:
+        with self.transaction():
+            for step, verdict in verdicts.items():
+                self._run("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", (step, verdict))
 
     def _by_hash(self, select: str, hashes: Sequence[str]) -> dict[Any, Any]:
         return dict(self._among(select, "hash", hashes))

@@ -19,12 +19,11 @@ from uwf_git.engine.thread_state import asking_below
 if TYPE_CHECKING:
     from uwf_git.engine.progress import Progress, Watch
     from uwf_git.engine.waits import Waits
+    from uwf_git.format.ids import Hash
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 LONGEST = 200  # characters
-_OUTPUT_OF = "~"
-"""Before a StepNode in the index's table of sums: what its output comes to, which never changes either."""
 OUTPUT, QUESTION, REASON, VERDICT = "output", "question", "reason", "verdict"
 
 
@@ -56,17 +55,14 @@ class Lines:
     def __init__(self, instance: Instance, heads: Sequence[Head]) -> None:
         self._instance, self._people = instance, HumanRoles(instance)
         self._outlooks = known_outlooks(instance, [head.node for head in heads if head.archive is None])
-        places = [_OUTPUT_OF + head.node for head in heads if head.row.kind == "step"]
-        self._verdicts = instance.store.index.spent_at(places)
-        self._fresh: dict[str, str] = {}
+        steps = [head.node for head in heads if head.row.kind == "step"]
+        self._verdicts = instance.store.index.verdicts_at(steps)
+        self._fresh: dict[Hash, str] = {}
 
     def remember(self) -> None:
         """Keep what outputs come to for the next look."""
-        index = self._instance.store.index
         if self._fresh:
-            with index.transaction():
-                for place, text in self._fresh.items():
-                    index.set_spent(place, text)
+            self._instance.store.index.set_verdicts(self._fresh)
 
     def of(self, head: Head, state: ThreadState) -> Line:
         """Return a thread's line. Of a node that is damaged or missing there is none."""
@@ -115,14 +111,13 @@ class Lines:
         """Return what the last output comes to, "" before the first step."""
         if head.row.kind != "step":
             return ""
-        place = _OUTPUT_OF + head.node
-        verdict = self._verdicts.get(place)
+        verdict = self._verdicts.get(head.node)
         if verdict is None:
-            from uwf_git.engine.outcome import summary
+            from uwf_git.api.cockpit.weight import verdict_of
 
-            store = self._instance.store
-            output = store.get(store.step(head.node).output)
-            verdict = self._fresh[place] = summary(self._instance, output.type, output.payload).text
+            verdict = self._fresh[head.node] = verdict_of(
+                self._instance, self._instance.store.step(head.node).output
+            )
         return verdict
 
 
