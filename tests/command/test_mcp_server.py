@@ -103,10 +103,12 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
         writing = {name: hint for name, hint in hints.items() if hint and not hint.read_only_hint}
         assert {name for name, hint in writing.items() if hint.destructive_hint} == {
             "step_thread",
+            "retry_thread",
             "kill_thread",
         }
         assert {name for name, hint in hints.items() if hint and hint.open_world_hint} == {
             "step_thread",
+            "retry_thread",
             "extract",
         }
         await call(client, "rehearse_workflow", workflow="pair.yaml")
@@ -233,6 +235,12 @@ def test_what_goes_wrong_is_an_error_with_a_code_a_hint_and_an_exit_status(confi
         assert (failed["code"], failed["exitStatus"]) == ("agent_failed", 6)
         attempts = await call(client, "thread_attempts", thread=made["thread"])
         assert [each["error"] for each in attempts["attempts"]] == [failed["message"]]
+        write("replies.yaml", ASKS_ONCE)
+        tried = await call(client, "retry_thread", thread=made["thread"][:12])
+        assert (tried["thread"], tried["detached"]) == (made["thread"], True)
+        while (await call(client, "show_thread", thread=made["thread"]))["status"] != "completed":
+            await anyio.sleep(0.05)
+        assert (await refused(client, "retry_thread", thread=made["thread"]))["code"] == "invalid"
         with pytest.raises(mcp.MCPError, match="no tool"):
             await client.call_tool("rm_thread", {})
 

@@ -53,6 +53,13 @@ def test_a_retry_in_the_background_runs_on_after_the_command(uwf: Uwf, thread: s
     assert refused["hint"] == "repeat for each: uwf thread retry ID --detach"
 
 
+def test_a_fork_that_runs_in_the_background_is_in_the_one_value_that_is_printed(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    tried = uwf("thread", "retry", gated, "--detach").json
+    assert (tried["forkedFrom"]["thread"], tried["at"], tried["detached"]) == (gated, 1, True)
+    uwf("thread", "wait", tried["thread"], check=5)
+
+
 def test_filters_try_what_failed_once_and_leave_the_others_alone(uwf: Uwf, gated: str) -> None:
     from cli_samples import PAIR, write
 

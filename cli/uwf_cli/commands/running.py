@@ -206,17 +206,19 @@ def retry(
     instance, failures = invocation.instance, Failures(invocation)
     plans = _plans(invocation, chosen, failures)
     options, threads = Options(agent, patience=patience(wait)), []
+    value: dict[str, Any] = {}
     for plan in plans:
         thread = plan.thread
         if plan.at is not None:
             thread, step, source, _ = fork_thread(instance, thread, plan.at)
             value = {"thread": thread, "forkedFrom": {"step": step, "thread": source}, "at": plan.at}
-            invocation.emit(value, _RETRIED, compact=True)
+            if not detach:
+                invocation.emit(value, _RETRIED, compact=True)
         threads.append(thread)
     if len(threads) == 1 and len(chosen.ids) == 1:
         require_ready_thread(instance, threads[0], agent)
         warn_of_agent(invocation, threads[0], agent)
-        run_one(invocation, threads[0], options, max_steps, quiet, {} if detach else None)
+        run_one(invocation, threads[0], options, max_steps, quiet, value if detach else None)
         return
     if threads:
         _run_side_by_side(invocation, failures, threads, options, max_steps, jobs, None, quiet)

@@ -495,6 +495,21 @@ TOOLS = (
         open=True,
     ),
     ServedTool(
+        "retry_thread",
+        "Try a failed thread again",
+        "Lets a thread run on whose last attempt failed. One that ended at $FAIL stays as it is: its fork before the "
+        "step that led there runs, whose id is in the result. It runs in the background, also without this server, "
+        "until it ends, asks or fails: show_thread tells where it is, and pause_thread stops it.",
+        {"thread": _THREAD},
+        lambda arguments, _folder: Call(
+            ("thread", "retry", "--detach", "--", arguments["thread"]), apart=True
+        ),
+        ("thread",),
+        writes=True,
+        destroys=True,
+        open=True,
+    ),
+    ServedTool(
         "answer_thread",
         "Answer a thread's question",
         "Answers a thread that is waiting, on behalf of the user; the role that asked goes next. A thread that waits "
