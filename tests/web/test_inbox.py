@@ -223,6 +223,50 @@ def test_keys_stand_at_the_foot_of_a_short_page(serve: Serve, browser_page: Page
     assert box and box["y"] + box["height"] == browser_page.evaluate("innerHeight")
 
 
+def test_going_back_leaves_the_inbox_in_one_press(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    browser_page.get_by_role("link", name="Workflows").click()
+    expect(browser_page).to_have_url(re.compile("/workflows$"))
+    browser_page.get_by_role("link", name="Inbox").click()
+    keys, heading = browser_page.keyboard, browser_page.locator("#task")
+    for key, task in (("j", TASKS[0]), ("j", TASKS[1]), ("k", TASKS[0]), ("1", TASKS[1]), ("j", TASKS[2])):
+        keys.press(key)
+        expect(heading).to_have_text(task)
+    browser_page.go_back()
+    expect(browser_page).to_have_url(re.compile("/workflows$"))
+    # A row that was clicked is a page of its own: on a telephone, its list is another.
+    browser_page.go_forward()
+    expect(heading).to_have_text(TASKS[2])
+    browser_page.locator(".queue li a").first.click()
+    expect(heading).to_have_text(TASKS[1])
+    browser_page.go_back()
+    expect(heading).to_have_text(TASKS[2])
+
+
+def test_what_comes_first_later_leaves_what_is_shown(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    agent = script("breaks", "import sys\nsys.exit('it broke')\n")
+    uwf("thread", "step", thread, "--agent", agent, check=None)
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    item, rows = browser_page.locator(".item"), browser_page.locator(".queue li")
+    expect(item).to_have_id(f"item-{thread}")
+    asks = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    uwf("thread", "step", asks, "--agent", scripted(ASKS))
+    expect(rows).to_have_count(2, timeout=15_000)
+    assert [row.get_attribute("id") for row in rows.all()] == [f"q-{each}" for each in (asks, thread)]
+    expect(browser_page.locator(f"#q-{thread} a[aria-current]")).to_be_visible()
+    expect(item).to_have_id(f"item-{thread}")
+    expect(item.get_by_role("button", disabled=True)).to_have_count(0)
+    expect(browser_page.locator(".news")).to_be_hidden()
+    expect(browser_page.locator(".inbox:not(.picked)")).to_be_visible()
+    browser_page.reload()
+    expect(item).to_have_id(f"item-{asks}")
+
+
 def test_the_queue_tells_the_truth_while_the_item_stays(
     serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str], script: Callable[[str, str], Path]
 ) -> None:

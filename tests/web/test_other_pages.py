@@ -187,6 +187,21 @@ def test_what_was_said_is_found_and_marked(
     expect(browser_page).to_have_url(re.compile(r"/step/3$"))
 
 
+def test_keys_go_through_what_was_found(
+    serve: Serve, browser_page: Page, uwf: Uwf, forks: tuple[str, str]
+) -> None:
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/search?q=s")
+    links = browser_page.locator(".hits h2 a, .hits li a")
+    expect(browser_page.locator(".hits").first.locator("li")).not_to_have_count(1)
+    for number in range(links.count()):
+        browser_page.keyboard.press("j")
+        expect(links.nth(number)).to_be_focused()
+    browser_page.keyboard.press("k")
+    expect(links.nth(links.count() - 2)).to_be_focused()
+
+
 def test_a_search_that_can_t_be_done_says_why(client: httpx.Client, thread: str) -> None:
     assert "No matches" in client.get("/search?q=nothing-like-this").text
     found = client.get("/search?q=(&kind=E")

@@ -56,7 +56,7 @@ function search() {
 // What of a row takes the focus.
 const handle = (row) => row.querySelector("a[href], summary, button") ?? (row.matches("a[href]") ? row : null);
 
-const current = (list) => list.findIndex((row) => row.contains(document.activeElement));
+const current = (list) => list.indexOf(document.activeElement?.closest(ROWS));
 
 // From the row that has the focus, else from the edge of the window.
 function move(by) {
@@ -71,7 +71,9 @@ function move(by) {
   const row = at < 0 ? list.find(isInside) : list[at + 1];
   if (!row) return;
   handle(row).focus();
-  if (opens(row)) handle(row).click();
+  if (!opens(row)) return;
+  handle(row).dataset.hxReplaceUrl = "true"; // one press of Back leaves the list
+  handle(row).click();
 }
 
 const opens = (row) => row.closest("[data-rows=open]");

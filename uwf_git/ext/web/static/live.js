@@ -37,7 +37,7 @@ async function look() {
   clearTimeout(timer);
   if (document.hidden || !tag) return;
   const visit = visits;
-  const answer = await request(location.pathname + location.search, { "If-None-Match": tag });
+  const answer = await current({ "If-None-Match": tag });
   if (visit !== visits) return; // another page is shown meanwhile
   pause = answer.status === 200 ? SOON : Math.min(Date.now() - active > AWAY ? REST : LATER, pause * 1.25);
   if (answer.status === 200) {
@@ -70,6 +70,17 @@ async function request(address, headers = {}) {
   } catch {
     return { status: 0 };
   }
+}
+
+// What is shown, as it is now: of a list whose first row is shown beside it, the row that was the first stays.
+async function current(headers) {
+  const answer = await request(location.pathname + location.search, headers);
+  const [now, next] = [document, answer.page].map((page) => page?.querySelector("#content article[data-row]"));
+  const row = now && next && now.dataset.row !== next.dataset.row && answer.page.getElementById(now.dataset.row);
+  const { page } = row ? await request(row.querySelector("a").getAttribute("href")) : {};
+  if (!page) return answer;
+  page.querySelector(".inbox").className = next.parentNode.className;
+  return { ...answer, page };
 }
 
 // Says why nothing new can come, with the time of the last answer.
@@ -149,9 +160,8 @@ let announced = status(document);
 
 // Shows all of the newest page, in the place where the reader was.
 async function show() {
-  const address = location.pathname + location.search;
   const visit = visits;
-  const page = (await request(address)).page;
+  const { page } = await current();
   if (!page || visit !== visits) return;
   const hadFocus = document.activeElement === edge;
   identify(document.body);
@@ -313,10 +323,14 @@ addEventListener("htmx:before:response", (event) => {
   if (code >= 400) missing(code);
   else location.assign(raw.url);
 });
-addEventListener("htmx:before:history:update", ({ detail }) => {
-  if (detail.history.path === location.pathname + location.search) detail.history.type = "replace";
+// The page of an answered question is none to go back to.
+addEventListener("htmx:before:history:update", ({ detail: { history: entry, sourceElement } }) => {
+  const isSame = entry.path === location.pathname + location.search;
+  const isAnswered = sourceElement.matches("form[method=post]") && placeOf(location.origin + entry.path) === placeOf(shown);
+  if (isSame || isAnswered) entry.type = "replace";
 });
 addEventListener("htmx:error", () => look());
+
 // The number of a line leads to its address, in the place where it is.
 document.addEventListener("click", ({ target }) => {
   const line = target.closest?.(".lines:not(.viewer) .line > [data-n]")?.parentNode;
