@@ -404,7 +404,6 @@ from uwf_git.engine.presented import command_at as command_at
 from uwf_git.engine.presented import presented as _presented_code
 from uwf_git.engine.presented import presented_at as presented_at
 from uwf_git.engine.presented import raise_if_unseen as raise_if_unseen
-from uwf_git.engine.presented import unshown_changes as unshown_changes
 from uwf_git.engine.presented import warn_once as warn_once
 from uwf_git.engine.progress import Freshness as Freshness
 from uwf_git.engine.progress import Watch as Watch

@@ -13,6 +13,10 @@ from conftest import Uwf
 from playwright.sync_api import Page, expect
 from site_serving import Serve
 from two_machines import Machine
+from workflows import opened
+
+from uwf_git.api.cockpit.step import step as step_view
+from uwf_git.format.ids import ThreadId
 
 CODES = """uwf-exec sh -c 'echo "added by $UWF_ROLE" >> made.txt; echo "{\\"text\\": \\"first\\"}"'"""
 
@@ -164,6 +168,9 @@ def test_a_gate_in_the_checkout_itself_says_where_the_changes_are(
     assert "code" not in shown and f"git -C {project} diff" in shown["unshown"]
     assert shown["unshown"] in shown["text"]
     assert "changes are not shown" in uwf("thread", "show", thread, "--format", "text").out
+    instance = opened()
+    head = instance.threads.head(ThreadId(thread))
+    assert step_view(instance, head, 1)["unshown"] == shown["unshown"]
     assert shown["unshown"] in client.get(f"/thread/{thread}/step/1").text
 
 

@@ -109,7 +109,8 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
     prompt    the `instruction` of the edge, and the whole `text`, which is made again of the history
     record    session, usage, notes, and the hashes of its nodes and commit
 
-    `took` has seconds, tokens, cost and unpriced tokens. Raises NotFound, StoreDamaged."""
+    `took` has seconds, tokens, cost and unpriced tokens; `unshown` says why an agent's step has no changes of its own.
+    Raises NotFound, StoreDamaged."""
     row = _row(instance, head, str(number))
     record = instance.store.step(row.node)
     commit = instance.store.repository.commit(Oid(raw=row.oid))
@@ -141,6 +142,8 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
         "detail": record.detail,
         "heavy": "" if content is not None else size(instance, record.detail),
     }
+    if view["hasPrompt"]:
+        view["unshown"] = _unshown(instance, head, view)
     if "result" in wanted.tabs:
         large = absent_part(f"it has {size(instance, record.output)}, too much to show here")
         view["result"] = {
@@ -195,6 +198,7 @@ def attempt(instance: Instance, head: Head, node: str, wanted: Wanted = Wanted()
         "heavy": size(instance, tried.detail) if is_heavy and tried.detail else "",
         "code": tried.code.payload() if tried.code is not None else None,
     }
+    view["unshown"] = _unshown(instance, head, view)
     if "result" in wanted.tabs:
         large = absent_part(f"it has {size(instance, row.node)}, too much to show here")
         printed = (("stdout", tried.stdout), ("stderr", tried.stderr))
@@ -225,8 +229,15 @@ def _common(
         "commit": row.oid.hex(),
         "see": f"{git} show {row.oid.hex()}",
         "code": code.payload() if code is not None else None,
+        "unshown": "",
         "manyTurns": len(detail.turns) if detail is not None else 0,
     }
+
+
+def _unshown(instance: Instance, head: Head, view: View) -> str:
+    from uwf_git.engine.presented import unshown_changes
+
+    return "" if view["code"] is not None else _or(lambda: unshown_changes(instance, head), "")
 
 
 def spent_by_node(instance: Instance, node: Hash) -> View:

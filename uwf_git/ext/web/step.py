@@ -23,14 +23,12 @@ from uwf_git.plugin import (
     PageRequest,
     Revision,
     TurnRecord,
-    UwfError,
     WantedParts,
     attempt_view,
     markup,
     presented_at,
     role_name,
     step_view,
-    unshown_changes,
     watching,
 )
 
@@ -104,7 +102,6 @@ def _shown(
     title = {FORK: "fork", JOIN: "join"}.get(view["role"]) or role_name(view["role"])
     if view["kind"] in ("answer", "remark"):
         title = f"{view['kind']} of {view['by']}"
-    is_agents = view["hasPrompt"] or view["kind"] == "attempt"
     code = Revision(**view["code"]) if view["code"] is not None else None
     tabs = ["result", *(["changes"] if code is not None else []), *(["turns"] if view["manyTurns"] else [])]
     tabs += [*(["prompt"] if view["hasPrompt"] else []), "record"]
@@ -121,7 +118,6 @@ def _shown(
         "said": part_of(result.get("answer"), "answer"),
         "raw": part_of(result.get("raw"), "raw"),
         "code": code_of_step(instance, head.thread, code),
-        "unshown": _unshown(instance, head) if code is None and is_agents else "",
         "prompt": part_of(prompt["text"]) if prompt else None,
         "instruction": part_of(prompt["instruction"]) if prompt else None,
         "turns": _turns(turns) if turns else [],
@@ -129,13 +125,6 @@ def _shown(
         "skipped": turns["skipped"] if turns else 0,
         "page_size": TURNS_SHOWN,
     }
-
-
-def _unshown(instance: Instance, head: Head) -> str:
-    try:
-        return unshown_changes(instance, head)
-    except UwfError:
-        return ""
 
 
 def _turns(turns: Mapping[str, Any]) -> list[Markup | None]:
