@@ -351,7 +351,10 @@ def test_a_stream_ends_with_the_session(uwf: Uwf, hermetic: Path) -> None:
         sent.append(message.get("body", b""))
 
     access = Access({WRITE: stream}, ["http://127.0.0.1:1"], 1, invitations)
-    headers = [(b"host", b"127.0.0.1:1"), (b"cookie", f"uwf-1-person={session}".encode())]
+    headers = [
+        (b"host", b"127.0.0.1:1"),
+        (b"cookie", f"uwf-1-{invitations.path.stem[:8]}-person={session}".encode()),
+    ]
     scope = {
         "type": "http",
         "method": "GET",
@@ -394,6 +397,48 @@ def test_a_session_goes_on_when_the_server_is_started_again(serve: Serve, uwf: U
         first.process.wait(20)
         serve("--write", "--port", port)
         assert "as <bdi>Grace Example</bdi>" in grace.get("/").text
+
+
+def test_signing_in_and_out_at_one_store_changes_nothing_at_another(
+    serve: Serve, uwf: Uwf, hermetic: Path, thread: str
+) -> None:
+    """A browser sends the cookies of a host to all its ports, and keeps one of each name."""
+    other = ("--root", str(hermetic / "other"))
+    uwf("init", *other)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        ports = [str(free.getsockname()[1]) for free in (one, two)]
+    first, second = serve("--write", "--port", ports[0]), serve("--write", "--port", ports[1], *other)
+    links = [_invite(uwf), _invite(uwf, "Bob <bob@example.com>", *other)]
+    origins = [{"Origin": serving.address} for serving in (first, second)]
+
+    def names() -> list[str | None]:
+        pages = [browser.get(f"{serving.address}/").text for serving in (first, second)]
+        return [match and match[1] for match in (re.search("as <bdi>([^<]+)", page) for page in pages)]
+
+    def sign_in(number: int) -> None:
+        form = {"token": links[number].partition("=")[2]}
+        address = links[number].partition("?")[0]
+        assert browser.post(address, data=form, headers=origins[number]).status_code == 303
+
+    with httpx.Client(trust_env=False, verify=False, timeout=30) as browser:
+        sign_in(0)
+        assert names() == ["Grace Example", None]
+        sign_in(1)
+        assert names() == ["Grace Example", "Bob"]
+        # Also not if one was at the other's port before.
+        for serving in (first, second):
+            serving.process.terminate()
+            serving.process.wait(20)
+        first = serve("--write", "--port", ports[0], *other)
+        links[0] = _invite(uwf, "Eve <eve@example.com>", *other)
+        assert browser.get(f"{first.address}/").status_code == 401
+        sign_in(0)
+        first.process.terminate()
+        first.process.wait(20)
+        first, second = serve("--write", "--port", ports[0]), serve("--write", "--port", ports[1], *other)
+        assert names() == ["Grace Example", "Bob"]
+        assert browser.post(f"{first.address}/sign-out", headers=origins[0]).status_code == 303
+        assert names() == [None, "Bob"]
 
 
 def test_links_and_sessions_expire(hermetic: Path, monkeypatch: pytest.MonkeyPatch) -> None:

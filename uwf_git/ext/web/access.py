@@ -89,7 +89,7 @@ _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 class Access:
     """Passes permitted requests to the application for what somebody may do, one of `people.MAY`, and adds protective
     headers to every answer. `origins` are those of the pages, whose hosts are valid `Host` values; `port` is in the
-    cookie's name, since a host's ports share cookies. `others` return, by path, the address of another store's pages
+    cookies' names, since a host's ports share cookies. `others` return, by path, the address of another store's pages
     that lets the user in."""
 
     def __init__(
@@ -108,7 +108,8 @@ class Access:
         self._others = others
         self._admissions: dict[str, float] = {}
         self._cookie = f"uwf-{port}"
-        self._session = f"uwf-{port}-person"  # the user's own cookie stays
+        store = invitations.path.stem[:8] if invitations is not None else ""
+        self._session = f"uwf-{port}-{store}-person"  # beside those of the user and other stores
         self._secret = secrets.token_urlsafe(32)
         self.token: str | None = secrets.token_urlsafe(32)
         """What the printed address holds; None once somebody has used it."""
