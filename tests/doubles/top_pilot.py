@@ -39,7 +39,7 @@ class Player:
 
     async def type(self, text: str) -> None:
         """Type a line, and press Enter."""
-        self.app._input.value = text
+        self.app._entry.value = text
         await self.press("enter")
 
     async def wait(self, condition: str | Callable[[str], bool]) -> None:

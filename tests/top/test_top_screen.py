@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from acp_steps import Scripted
@@ -25,6 +27,24 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe \u200b[bold red]bold[/] [link=x]l[/
 
 def is_harmless(text: str) -> bool:
     return all(unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
+
+
+class Look(NamedTuple):
+    thread: str
+    step: subprocess.Popen[str]
+
+
+@pytest.fixture
+def look(uwf: Uwf, begin: Begin) -> Callable[[object], Look]:
+    """Starts a thread, and a step of it by this agent."""
+
+    def started(agent: object) -> Look:
+        schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
+        uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
+        thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
+        return Look(thread, begin("thread", "step", thread, "--agent", agent))
+
+    return started
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(160, 50), (80, 24)])
@@ -136,8 +156,8 @@ def test_a_question_is_answered_by_an_option_of_it_or_by_words(uwf: Uwf) -> None
         await player.wait(lambda text: "ask you" not in text.splitlines()[0])
 
     play(script)
-    said = [uwf("thread", "steps", thread).json[1]["output"] for thread in threads]
-    assert said == [{"answer": "blue"}, {"answer": "green"}]
+    answers = [uwf("thread", "steps", thread).json[1]["output"] for thread in threads]
+    assert answers == [{"answer": "blue"}, {"answer": "green"}]
 
 
 def test_marked_threads_are_paused_and_resumed_together(uwf: Uwf) -> None:
@@ -176,12 +196,9 @@ def test_a_filter_takes_the_words_of_thread_list_and_a_wrong_one_is_told(uwf: Uw
 
 
 def test_what_a_running_agent_says_is_followed_until_its_step_is_made(
-    uwf: Uwf, begin: Begin, script: Callable[[str, str], Path]
+    look: Callable[[object], Look], script: Callable[[str, str], Path]
 ) -> None:
-    schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
-    uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
-    thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
-    step = begin("thread", "step", thread, "--agent", script("talker", TALKER))
+    _, step = look(script("talker", TALKER))
 
     async def played(player: Player) -> None:
         await player.wait(lambda text: "1 running" in text and "agents 1" in text and "│ I look." in text)
@@ -216,12 +233,9 @@ def test_what_a_running_agent_asks_leave_for_is_allowed_and_denied_by_digits(
 
 
 def test_a_remark_to_a_running_agent_is_kept(
-    uwf: Uwf, begin: Begin, script: Callable[[str, str], Path]
+    uwf: Uwf, look: Callable[[object], Look], script: Callable[[str, str], Path]
 ) -> None:
-    schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
-    uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
-    thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
-    step = begin("thread", "step", thread, "--agent", script("talker", TALKER))
+    thread, step = look(script("talker", TALKER))
 
     async def played(player: Player) -> None:
         await player.wait(lambda text: "1 running" in text and "│ I look." in text)
@@ -265,11 +279,8 @@ def test_long_lines_are_cut_and_their_rest_is_a_key_away(uwf: Uwf) -> None:
 
 
 def test_of_a_flood_of_output_the_end_is_shown(
-    uwf: Uwf, begin: Begin, script: Callable[[str, str], Path]
+    look: Callable[[object], Look], script: Callable[[str, str], Path]
 ) -> None:
-    schema = "{ type: object, properties: { text: { type: string } }, required: [text] }"
-    uwf("workflow", "put", write("one-role.yaml", WORKFLOW.format(schema=schema)))
-    thread = uwf("thread", "start", "one-role", "-p", "Look").json["thread"]
     go = Path("go").absolute()
     flood = script(
         "flood",
@@ -279,7 +290,7 @@ def test_of_a_flood_of_output_the_end_is_shown(
         f"while not Path('{go}').exists(): time.sleep(0.02)\n"
         'print(\'{"text": "done"}\')\n',
     )
-    step = begin("thread", "step", thread, "--agent", f"uwf-exec {flood}")
+    _, step = look(f"uwf-exec {flood}")
 
     async def played(player: Player) -> None:
         await player.wait(lambda text: "1 running" in text and "│ the last line" in text)

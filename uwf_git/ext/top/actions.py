@@ -11,8 +11,8 @@ from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from uwf_git.ext.top.asked import Answer, Decision
 from uwf_git.ext.top.board import FAILED, IDLE, PAUSED, RUNNING, Row
+from uwf_git.ext.top.question import Answer, Decision
 from uwf_git.plugin import (
     CommandFailed,
     CompletedWithFailures,
@@ -113,5 +113,5 @@ def in_a_line(message: str, hint: str) -> str:
     return f"{message} — {hint}" if hint else message
 
 
-def told(error: CommandFailed) -> str:
+def message_of(error: CommandFailed) -> str:
     return in_a_line(error.message, error.error["hint"])

@@ -1,13 +1,13 @@
-"""The application: its screen, and the actions of its keys."""
+"""The application: what is on its screen, and where its keys lead."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,31 +20,23 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from uwf_git.ext.top import actions, filters, keys
-from uwf_git.ext.top.asked import Answer, Decision, Question, texts_of
-from uwf_git.ext.top.board import ASKS, RUNNING, Board, Row, Watcher
+from uwf_git.ext.top.board import ASKS, RUNNING, Board, Row
+from uwf_git.ext.top.entry import Entry
+from uwf_git.ext.top.feed import Feed, Wanted
 from uwf_git.ext.top.filters import LAST_NIGHT, Filter
-from uwf_git.ext.top.lines import Line
-from uwf_git.ext.top.live import Live
+from uwf_git.ext.top.handover import hand_over
 from uwf_git.ext.top.pane import DIFF, LIVE, PROMPT, STEPS, TABS, Content, content
+from uwf_git.ext.top.question import Answer, Decision, Question
 from uwf_git.ext.top.reader import Reader
-from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList, title_of
-from uwf_git.plugin import (
-    CommandFailed,
-    Instance,
-    Location,
-    ThreadId,
-    UwfError,
-    extensions,
-    itself,
-    one_line,
-)
+from uwf_git.ext.top.steering import Steering, named
+from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList
+from uwf_git.plugin import CommandFailed, Instance, Location, ThreadId, UwfError, itself
 
 WIDE = 120
 """Columns from which on the list and a thread are beside each other."""
 
 _TICK = 0.2  # seconds between two looks at the store
 _AGES = 10.0  # and between two drawings of ages
-_TOLD = 8.0  # seconds that a message stays
 _SIDEWAYS = 20  # columns
 
 _HINT = "Enter open  a answer  r run  s stop  p pause  f fork  / filter  : command  ? keys  q quit"
@@ -67,23 +59,21 @@ class Top(App[None]):
     Horizontal { height: 1fr; }
     ThreadList { width: 1fr; height: 100%; }
     Pane { width: 1fr; height: 100%; }
-    Input { height: 1; border: none; padding: 0 1; display: none; background: ansi_default; color: ansi_default; }
-    Input.-shown { display: block; }
     """
 
     def __init__(self, location: Location, place: Path | None, wanted: Filter) -> None:
         super().__init__(ansi_color=True)
         self._location = location
         self._reader = Reader(location, place)
-        self._actions = actions.Actions(location, self._tell)
+        self._bar, self._foot, self._entry = Bar(), Foot(), Entry()
+        self._list, self._pane = ThreadList(), Pane()
+        self._actions = actions.Actions(location, self._foot.tell)
+        self._steering = Steering(self._reader, self._actions, self._ask, self._foot.tell)
         self._filter = wanted
         self._before_night: Filter | None = None
-        self._watcher: Watcher | None = None
-        self._live: Live | None = None
+        self._feed = Feed()
         self._lacks_live = True
         self._board = Board()
-        self._bar, self._foot, self._input = Bar(), Foot(), Input()
-        self._list, self._pane = ThreadList(), Pane()
         self._is_open = False
         self._question: Question | None = None
         self._answers = False
@@ -93,9 +83,8 @@ class Top(App[None]):
         self._changed = asyncio.Event()
         self._awake = asyncio.Event()
         self._is_stale = False
-        self._typed: asyncio.Future[str | None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._told_at = self._drawn_at = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._drawn_at = 0.0
         self._by_key = keys.actions()
         self._of_extensions = keys.of_extensions()
 
@@ -103,11 +92,10 @@ class Top(App[None]):
         yield self._bar
         yield Horizontal(self._list, self._pane)
         yield self._foot
-        yield self._input
+        yield self._entry
 
     def on_mount(self) -> None:
         self._foot.hint = _HINT
-        self._input.can_focus = False  # Tab is a key of ours
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             with suppress(ValueError, RuntimeError):  # not in the main thread, as in tests
@@ -125,18 +113,18 @@ class Top(App[None]):
     def on_resize(self) -> None:
         self._lay_out()
 
-    def _begin(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
+    def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, CommandFailed):
-                self._tell(actions.told(error), True)
+                self._foot.tell(actions.message_of(error), True)
             elif isinstance(error, UwfError):
-                self._tell(actions.in_a_line(error.message, error.hint), True)
+                self._foot.tell(actions.in_a_line(error.message, error.hint), True)
             else:
                 assert isinstance(error, Exception)
                 self._handle_exception(error)
@@ -151,9 +139,9 @@ class Top(App[None]):
             self._awake.clear()
             row = self._row
             running = row.thread if row is not None and self._follows(row.thread) else None
+            wanted = Wanted(self._filter, self._list.sight, running, again, self._lacks_live)
             try:
-                look = partial(self._look, again, self._list.sight, running, self._lacks_live)
-                board, live = await self._reader(look)
+                board, live = await self._reader(partial(self._feed.look, wanted))
             except UwfError as error:
                 board, live = Board(problem=error.message), None
             if board is not None:
@@ -175,23 +163,6 @@ class Top(App[None]):
         row, pane = self._row, self._pane
         is_live = self._is_pane_shown and pane.tab == LIVE and not pane.is_help
         return is_live and row is not None and row.thread == thread and row.group == RUNNING
-
-    def _look(
-        self, again: bool, sight: range, running: ThreadId | None, lacks: bool, instance: Instance
-    ) -> tuple[Board | None, Sequence[Line] | None]:
-        """Return the board and the live lines if they have changed. Called in the thread that reads."""
-        if self._watcher is None or self._watcher.instance is not instance:
-            self._watcher, self._live = Watcher(instance), None
-        board, live = self._watcher.look(self._filter, sight, again), None
-        if running is None:
-            self._live = None
-        else:
-            with suppress(UwfError):  # it was removed, or can't be read: the list says so
-                if self._live is None or self._live.thread != running:
-                    self._live, lacks = Live(instance, running), True
-                if self._live.look() or lacks:
-                    live = self._live.lines()
-        return board, live
 
     def _take(self, board: Board) -> None:
         before = self._row
@@ -215,9 +186,7 @@ class Top(App[None]):
         if now - self._drawn_at >= pause:
             self._drawn_at = now
             self._list.redraw()
-        if self._foot.message and now - self._told_at >= _TOLD:
-            self._foot.message = ""
-            self._foot.redraw()
+        self._foot.pass_time()
 
     # The pane
 
@@ -230,12 +199,12 @@ class Top(App[None]):
             wanted = self._wanted()
             if wanted is None or wanted == self._shown or row is None:
                 continue
-            found = await self._reader(partial(_read, row, pane.tab, pane.step))
+            read = await self._reader(partial(_read, row, pane.tab, pane.step))
             if wanted == self._wanted() and not pane.is_help:
-                self._shown, self._question = wanted, found.question
+                self._shown, self._question = wanted, read.question
                 self._lacks_live = pane.follows = self._follows(row.thread)
                 if not pane.follows:
-                    pane.show(found.lines)
+                    pane.show(read.lines)
                 self._draw()
 
     def _wanted(self) -> object:
@@ -275,7 +244,7 @@ class Top(App[None]):
             pane.title, pane.about, pane.lines, self._question = "", "", (), None
         elif row is not None:
             name = row.head.row.name if row.head is not None else None
-            pane.title = title_of(row)
+            pane.title = row.title
             pane.about = " · ".join(filter(None, [row.state.label, name, f"…{row.thread[-6:]}"]))
         pane.is_active = self._is_open
         self._list.is_active = not self._is_open
@@ -286,9 +255,9 @@ class Top(App[None]):
     # Keys
 
     async def on_key(self, event: events.Key) -> None:
-        if self._typed is not None:
+        if self._entry.is_shown:
             if event.key == "escape":
-                self._typed.set_result(None)
+                self._entry.end(None)
             return
         name = next((name for name in (event.key, event.character) if name and name in self._by_key), None)
         if name is not None:
@@ -297,7 +266,7 @@ class Top(App[None]):
         elif event.character and event.character.isascii() and event.character.isdigit():
             self._digit(int(event.character), event.time)
         elif event.character in self._of_extensions:
-            self._begin(self._extend(self._of_extensions[event.character]))
+            self._begin(self._steering.extend(self._of_extensions[event.character], self._take_marked()))
 
     def _act(self, name: str) -> None:
         work = getattr(self, f"_do_{name}")()
@@ -312,10 +281,14 @@ class Top(App[None]):
         self._move(-1)
 
     def _do_page_down(self) -> None:
-        self._move(self._pane.page if self._is_open else max(1, self._list.size.height - 1))
+        self._move(self._page)
 
     def _do_page_up(self) -> None:
-        self._move(-(self._pane.page if self._is_open else max(1, self._list.size.height - 1)))
+        self._move(-self._page)
+
+    @property
+    def _page(self) -> int:
+        return self._pane.page if self._is_open or self._pane.is_help else max(1, self._list.size.height - 1)
 
     def _do_home(self) -> None:
         self._move(-(10**9))
@@ -324,14 +297,8 @@ class Top(App[None]):
         self._move(10**9)
 
     def _move(self, lines: int) -> None:
-        pane = self._pane
-        if pane.is_help or (self._is_open and pane.tab != STEPS):
-            pane.scroll_by(lines)
-        elif self._is_open:
-            numbers = [item.choice for item in pane.lines if item.choice]
-            place = numbers.index(pane.chosen) if pane.chosen in numbers else -1
-            if numbers:
-                pane.choose(numbers[max(0, min(place + lines, len(numbers) - 1))])
+        if self._is_open or self._pane.is_help:
+            self._pane.move(lines)
         else:
             self._go_to(self._list.cursor + lines)
 
@@ -414,15 +381,15 @@ class Top(App[None]):
         elif (question := self._question) is None or question.thread != row.thread or typed < pane.drawn:
             self._ignore(f"{number}, typed before the question was shown")
         elif (answer := question.choose(number)) is None:
-            self._tell(f"there is no option {number}", True)
+            self._foot.tell(f"there is no option {number}", True)
         else:
             self._ignored = ""
             self._begin(self._answer(row, answer))
         self._draw()
 
-    def _ignore(self, what: str) -> None:
-        self._ignored = f"ignored: {what}"
-        self._tell(self._ignored, True)
+    def _ignore(self, key: str) -> None:
+        self._ignored = f"ignored: {key}"
+        self._foot.tell(self._ignored, True)
 
     def _do_mark(self) -> None:
         if (row := self._row) is not None:
@@ -430,8 +397,8 @@ class Top(App[None]):
             self._go_to(self._list.cursor + 1)
 
     def _do_mark_all(self) -> None:
-        every = frozenset(row.thread for row in self._list.rows)
-        self._list.marked = frozenset() if self._list.marked == every else every
+        threads = frozenset(row.thread for row in self._list.rows)
+        self._list.marked = frozenset() if self._list.marked == threads else threads
 
     def _do_help(self) -> None:
         pane = self._pane
@@ -476,58 +443,25 @@ class Top(App[None]):
         marked = [row for row in self._list.rows if row.thread in self._list.marked]
         return marked or [row for row in (self._row,) if row is not None]
 
-    async def _do_retry(self) -> None:
-        rows = [(row, command) for row in self._chosen() if (command := actions.retry(row))]
-        if not rows:
-            self._tell("there is nothing to run", True)
-        self._list.marked = frozenset()
-        for row, command in rows:
-            self._tell(f"running {self._named(row, len(rows))}")
-            await self._actions.start(command)
-
-    async def _do_stop(self) -> None:
-        await self._each("stopped", actions.stop)
-
-    async def _do_pause(self) -> None:
-        await self._each("done", actions.pause)
-
-    async def _each(self, word: str, command: Callable[[Row], tuple[str, ...] | None]) -> None:
-        rows = [(row, argv) for row in self._chosen() if (argv := command(row))]
-        self._list.marked = frozenset()
-        failures = []
-        for _, argv in rows:
-            try:
-                await self._actions.call(argv)
-            except CommandFailed as error:
-                failures.append(actions.told(error))
-        done = len(rows) - len(failures)
-        if failures:
-            before = f"{done} {word}, {len(failures)} failed: " if len(rows) > 1 else ""
-            self._tell(before + failures[0], True)
-        elif rows:
-            self._tell(f"{word}: {self._named(rows[0][0], len(rows))}")
-        else:
-            self._tell("it has ended", True)
-
-    async def _extend(self, action: extensions.ThreadAction) -> None:
+    def _take_marked(self) -> list[Row]:
+        """Return the chosen threads, and remove all marks."""
         rows = self._chosen()
-        offered = await self._reader(partial(_offered, action, [row.thread for row in rows]))
-        if not offered:
-            self._tell(f"{action.label}: not possible here; uwf {' '.join(action.argv)} --help", True)
         self._list.marked = frozenset()
-        for thread in offered:
-            self._tell(f"{action.label}: {thread}")
-            await self._actions.start((*action.argv, "--", thread))
+        return rows
+
+    def _do_retry(self) -> Coroutine[Any, Any, None]:
+        return self._steering.retry(self._take_marked())
+
+    def _do_stop(self) -> Coroutine[Any, Any, None]:
+        return self._steering.stop(self._take_marked())
+
+    def _do_pause(self) -> Coroutine[Any, Any, None]:
+        return self._steering.pause(self._take_marked())
 
     async def _do_fork(self) -> None:
-        if (row := self._row) is None or row.head is None:
-            return
-        last = max(0, row.head.row.number - row.state.is_ended)
-        at = self._pane.step or self._pane.chosen or last
-        text = await self._ask("fork after step", str(at))
-        if text:
-            value = await self._actions.call(("thread", "fork", f"--at={text}", "--", row.thread))
-            self._tell(f"forked: {value['thread']}")
+        if (row := self._row) is not None and row.head is not None:
+            last = max(0, row.head.row.number - row.state.is_ended)
+            await self._steering.fork(row, self._pane.step or self._pane.chosen or last)
 
     async def _do_answer(self) -> None:
         row = self._row
@@ -541,41 +475,13 @@ class Top(App[None]):
         if question is None or question.thread != row.thread:
             question = (await self._reader(partial(_read, row, LIVE, None))).question
         if question is None and row.group == RUNNING:
-            await self._remark(row)
+            await self._steering.remark(row)
         elif question is None:
-            self._tell(f"{row.thread} is not waiting for an answer", True)
+            self._foot.tell(f"{row.thread} is not waiting for an answer", True)
         elif question.is_budget:
             await self._command_line(question.command.removeprefix("uwf "))
-        elif question.fields and not (len(question.fields) == 1 and question.options):
-            await self._fill(row, question)
-        else:
-            text = await self._ask("answer, or the number of an option" if question.options else "answer")
-            if text:
-                await self._answer(row, question.say(text))
-
-    async def _remark(self, row: Row) -> None:
-        if text := await self._ask("a remark to the agent, or for the next prompt"):
-            await self._actions.call(("thread", "say", f"--message={text}", "--", row.thread))
-            self._tell(f"kept: {one_line(text, 60)}")
-
-    async def _fill(self, row: Row, question: Question) -> None:
-        answers: dict[str, list[str]] = {}
-        for field in question.fields:
-            told = " ".join(f"{number} {text}" for number, text in enumerate(field.choices, 1)) or field.kind
-            label = f"{field.name}{'' if field.required else ' (optional)'}: {told}"
-            while True:
-                typed = await self._ask(label)
-                if typed is None:
-                    return
-                try:
-                    texts = texts_of(field, typed)
-                except UwfError as error:
-                    self._tell(error.message, True)
-                    continue
-                break
-            if texts:
-                answers[field.name] = texts
-        await self._answer(row, question.fill(answers))
+        elif (answer := await self._steering.compose(question)) is not None:
+            await self._answer(row, answer)
 
     async def _answer(self, row: Row, answer: Answer | Decision) -> None:
         """Answer, go to the next thread that asks, and let this one go on."""
@@ -594,41 +500,25 @@ class Top(App[None]):
         except CommandFailed:
             self._answered.pop(row.thread, None)
             raise
-        told = f"answered: {self._named(row, 1)}"
-        self._tell(f"{told} — {self._ignored}" if self._ignored else told, bool(self._ignored))
+        message = f"answered: {named(row, 1)}"
+        self._foot.tell(f"{message} — {self._ignored}" if self._ignored else message, bool(self._ignored))
         self._ignored = ""
         if goes_on:
             await self._actions.start(("thread", "run", "--", row.thread))
-
-    @staticmethod
-    def _named(row: Row, many: int) -> str:
-        return f"{many} threads" if many > 1 else one_line(title_of(row), 60)
 
     # Lines that are typed
 
     async def _ask(self, label: str, value: str = "") -> str | None:
         """Return a typed line, None after Esc."""
-        self._foot.message, self._foot.is_bad = label, False
-        self._told_at = time.monotonic() + 3600
-        self._foot.redraw()
-        self._input.value = value
-        self._input.add_class("-shown")
-        self._input.can_focus = True
-        self._input.focus()
-        self._typed = asyncio.get_running_loop().create_future()
+        self._foot.tell(label, seconds=math.inf)
         try:
-            return await self._typed
+            return await self._entry.read(value)
         finally:
-            self._typed = None
-            self._input.remove_class("-shown")
-            self.set_focus(None)
-            self._input.can_focus = False
-            self._foot.message = ""
+            self._foot.tell("")
             self.call_after_refresh(self._draw)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if self._typed is not None and not self._typed.done():
-            self._typed.set_result(event.value)
+        self._entry.end(event.value)
 
     async def _do_command(self) -> None:
         await self._command_line("")
@@ -649,36 +539,11 @@ class Top(App[None]):
         self._leave([os.environ.get("SHELL") or "/bin/sh"], Path(value["path"]), waits=False)
 
     def _leave(self, argv: Sequence[str], folder: Path | None, waits: bool) -> None:
-        """Give the terminal to a program until it ends; then wait for Enter, so that what it printed can be read."""
         environment = {**os.environ, **self._location.environment()}
-        # Ctrl-C is for the program; a handler isn't inherited, as ignoring it would be.
-        before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
-        try:
-            with self.suspend():
-                try:
-                    subprocess.run(argv, cwd=folder, env=environment, check=False)
-                except OSError as error:
-                    print(f"uwf: {error}")
-                if waits:
-                    with suppress(EOFError):
-                        input("\n[Enter] ")
-        finally:
-            signal.signal(signal.SIGINT, before)
+        hand_over(self, argv, environment, folder, waits)
         self._look_again()
         self.refresh(layout=True)
-
-    def _tell(self, text: str, is_bad: bool = False) -> None:
-        self._foot.message, self._foot.is_bad = text, is_bad
-        self._told_at = time.monotonic()
-        self._foot.redraw()
 
 
 def _read(row: Row, tab: str, step: int | None, instance: Instance) -> Content:
     return content(instance, row.thread, tab, step)
-
-
-def _offered(
-    action: extensions.ThreadAction, threads: Iterable[ThreadId], instance: Instance
-) -> list[ThreadId]:
-    offered = extensions.load(action.offered)
-    return [thread for thread in threads if offered(instance, instance.threads.head(thread))]

@@ -62,6 +62,11 @@ class Row(NamedTuple):
         return self.listed.head if isinstance(self.listed.head, Head) else None
 
     @property
+    def title(self) -> str:
+        head = self.head
+        return head.row.title or head.row.name or self.thread if head is not None else self.thread
+
+    @property
     def state(self) -> ThreadState:
         return self.listed.state
 

@@ -62,10 +62,10 @@ def actions() -> dict[str, str]:
 def of_extensions() -> dict[str, extensions.ThreadAction]:
     """Return the actions of extensions by the first letters of their names, as far as these are free."""
     rows: dict[str, extensions.ThreadAction] = {}
-    known = actions()
+    own = actions()
     for row in extensions.thread_actions():
         letter = row.name[:1]
-        if letter not in known:
+        if letter not in own:
             rows.setdefault(letter, row)
     return rows
 

@@ -48,21 +48,21 @@ def line(text: str, style: str = "", choice: int = 0) -> Line:
 
 def lines(text: str, style: str = "", indent: str = "") -> Iterator[Line]:
     """Yield the lines of any text; a last one says how many more there are."""
-    every = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    for item in every[:MOST]:
+    items = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    for item in items[:MOST]:
         yield Line(indent + _shown(item), style)
-    if len(every) > MOST:
-        yield Line(f"[… {len(every) - MOST:,} more lines …]", "dim")
+    if len(items) > MOST:
+        yield Line(f"[… {len(items) - MOST:,} more lines …]", "dim")
 
 
 def patch(text: str) -> Iterator[Line]:
     """Yield the lines of a patch, with all invisible characters written out."""
-    every = text.rstrip("\n").split("\n")
-    for item in islice(every, MOST):
+    items = text.rstrip("\n").split("\n")
+    for item in islice(items, MOST):
         style = "bold" if item.startswith(("+++ ", "--- ", "diff ")) else _PATCH.get(item[:1], "")
         yield Line(_cut(terminal.escape_code(item[:LONGEST]).expandtabs(4), len(item)), style)
-    if len(every) > MOST:
-        yield Line(f"[… {len(every) - MOST:,} more lines …]", "dim")
+    if len(items) > MOST:
+        yield Line(f"[… {len(items) - MOST:,} more lines …]", "dim")
 
 
 def code_line(before: str, text: str, kind: str) -> Line:
@@ -111,16 +111,16 @@ def _after(text: str, columns: int) -> str:
 
 def segments(parts: Sequence[tuple[str, str]], width: int, base: str = "") -> list[Segment]:
     """Return texts with their styles as a line of exactly `width` columns. `base` is the style below all."""
-    below, made, room = STYLES[base], list[Segment](), width
+    below, row, room = STYLES[base], list[Segment](), width
     for text, style in parts:
         size = cell_len(text)
         if size > room:
             text = fit(text, room)
             size = room
-        made.append(Segment(text, below + STYLES[style]))
+        row.append(Segment(text, below + STYLES[style]))
         room -= size
         if not room:
             break
     if room:
-        made.append(Segment(" " * room, below))
-    return made
+        row.append(Segment(" " * room, below))
+    return row

@@ -21,7 +21,6 @@ class Live:
     def __init__(self, instance: Instance, thread: ThreadId) -> None:
         """Raises NotFound, StoreDamaged."""
         self.thread = thread
-        self.works = False
         self._feed = watching.TurnFeed(instance, thread)
         self._lines: deque[Line] = deque(maxlen=MOST)
         self._spoken = ""
@@ -32,7 +31,6 @@ class Live:
         news = self._feed.news()
         for event in news:
             self._add(event)
-        self.works = self._feed.works
         return bool(news)
 
     def lines(self) -> tuple[Line, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from uwf_git.ext.top.asked import Question, question_at
 from uwf_git.ext.top.lines import Line, code_line, fit, flat, line, lines, patch
+from uwf_git.ext.top.question import Question, question_at
 from uwf_git.plugin import (
     Head,
     Instance,
@@ -97,9 +97,9 @@ def _question(question: Question) -> Iterator[Line]:
         yield line(f"({question.reason})", "dim")
     if len(question.fields) > 1 or (question.fields and not question.options):
         for field in question.fields:
-            told = " | ".join(field.choices) or field.kind
+            choices = " | ".join(field.choices) or field.kind
             must = "" if field.required else ", optional"
-            yield line(f"  {field.name}: {told}{must}  {field.description}", "dim")
+            yield line(f"  {field.name}: {choices}{must}  {field.description}", "dim")
     yield Line("")
 
 
@@ -179,10 +179,10 @@ def _bar(bar: dict[str, Any], indent: str = "") -> Line:
     name = fit(flat(f"{indent}{role_name(bar['role'])}", 40), 14)
     took = duration_text(bar["seconds"]) if bar["seconds"] else ""
     cost = in_dollars(bar["cost"]) if bar["cost"] else ""
-    told = bar["verdict"] if kind in ("step", "attempt", "branch") else f"{kind}: {bar['verdict']}"
+    verdict = bar["verdict"] if kind in ("step", "attempt", "branch") else f"{kind}: {bar['verdict']}"
     text = f"{number if is_step else '':>4} {name} {_drawn(*bar['drawn'])} {took:>7} {cost:>8}  "
     style = "bad" if bar["failed"] else "busy" if kind == "running" else "warn" if kind == "waiting" else ""
-    return Line(text + flat(told, _VERDICT), style, number if is_step else 0)
+    return Line(text + flat(verdict, _VERDICT), style, number if is_step else 0)
 
 
 def _drawn(wait: float, begin: float, end: float) -> str:

@@ -22,7 +22,7 @@ class Reader:
         self._place = place
         self._thread = ThreadPoolExecutor(1, "store")
         self._instance: Instance | None = None
-        self._made_of: object = None
+        self._signatures: object = None
 
     async def __call__(self, read: Callable[[Instance], T]) -> T:
         """Raises what `read` raises, and NotFound and Invalid of a store that can't be opened."""
@@ -33,13 +33,13 @@ class Reader:
 
     def _opened(self) -> Instance:
         # The configuration is read once by an open store.
-        made_of = [signature(self._location.root / name) for name in ("config.yaml", ".env")]
-        if self._instance is None or made_of != self._made_of:
+        signatures = [signature(self._location.root / name) for name in ("config.yaml", ".env")]
+        if self._instance is None or signatures != self._signatures:
             if self._instance is not None:
                 self._instance.store.index.close()
             instance = Instance(self._location)
             instance.threads.place = self._place
             instance.warn = instance.store.repository.lockfiles.told = lambda text: None
-            self._instance, self._made_of = instance, made_of
+            self._instance, self._signatures = instance, signatures
         self._instance.renew_judging()
         return self._instance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from rich.segment import Segment
@@ -13,7 +14,7 @@ from textual.widget import Widget
 
 from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Item, Row
 from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted
-from uwf_git.ext.top.pane import TABS
+from uwf_git.ext.top.pane import STEPS, TABS
 from uwf_git.plugin import ThreadState, left_out_line, role_name, time_ago
 
 _SIGNS = {
@@ -33,6 +34,7 @@ _WORDS = {
     ENDED: "ended",
 }
 _SILENT = 180  # seconds after which silence is told
+_SHOWN = 8.0  # seconds that a message stays
 _TITLE = 300  # characters
 _FIRST = 40  # rows that are read before the size is known
 _ENDS = {state.word for state in ThreadState if state.is_ended}
@@ -47,9 +49,9 @@ class Surface(Widget):
 
     _strips: Sequence[Strip] = ()
 
+    @abstractmethod
     def parts(self, y: int) -> tuple[Parts, str]:
         """Return the texts of a line with their styles, and the style below all of it."""
-        raise NotImplementedError
 
     def redraw(self) -> None:
         width, height = self.size
@@ -155,7 +157,7 @@ def row_parts(row: Row, width: int, is_marked: bool, now: float) -> Parts:
         return [*marks, (f"{row.thread[-6:]} {flat(problem_of(row), _TITLE)}", style)]
     who = 11 if width >= 48 else 0
     room = width - 3 - who - 5 - 9
-    title = flat(f"{'  ' * min(row.depth, 4)}{_mark(item)}{title_of(row)}", _TITLE)
+    title = flat(f"{'  ' * min(row.depth, 4)}{_mark(item)}{row.title}", _TITLE)
     line = flat(_about(item, now), _TITLE) if room >= 44 else ""
     named = room if not line else max(20, min(room // 2, 56))
     parts = [*marks, (fit(title, named), "")]
@@ -167,11 +169,6 @@ def row_parts(row: Row, width: int, is_marked: bool, now: float) -> Parts:
     parts.append((fit(_age(item.get("since") or head.updated, now), 5, right=True), "dim"))
     parts.append((fit(_cost(item), 9, right=True), ""))
     return parts
-
-
-def title_of(row: Row) -> str:
-    head = row.head
-    return head.row.title or head.row.name or row.thread if head is not None else row.thread
 
 
 def problem_of(row: Row) -> str:
@@ -231,13 +228,20 @@ class Pane(Surface):
         height: int = self.size.height
         return max(1, height - (0 if self.is_help else 2))
 
-    def scroll_by(self, lines: int) -> None:
+    def move(self, lines: int) -> None:
+        """Choose another step in the tab of steps, else scroll."""
+        if self.is_help or self.tab != STEPS:
+            self._scroll_by(lines)
+        elif numbers := [item.choice for item in self.lines if item.choice]:
+            place = numbers.index(self.chosen) if self.chosen in numbers else -1
+            self._choose(numbers[max(0, min(place + lines, len(numbers) - 1))])
+
+    def _scroll_by(self, lines: int) -> None:
         last = max(0, len(self.lines) - self.page)
         self.top = max(0, min(self.top + lines, last))
         self.follows = (self.follows and self.top == last) or (lines > 0 and self.top == last)
 
-    def choose(self, number: int) -> None:
-        """Choose the line with a number, and scroll to it."""
+    def _choose(self, number: int) -> None:
         self.chosen = number
         for place, item in enumerate(self.lines):
             if item.choice == number:
@@ -279,11 +283,20 @@ class Pane(Surface):
 class Foot(Surface):
     """The last message, else the keys."""
 
-    message = ""
-    is_bad = False
     hint = ""
+    _message = ""
+    _is_bad = False
+    _ends = 0.0  # when the message goes, on the monotonic clock
+
+    def tell(self, text: str, is_bad: bool = False, seconds: float = _SHOWN) -> None:
+        self._message, self._is_bad, self._ends = text, is_bad, time.monotonic() + seconds
+        self.redraw()
+
+    def pass_time(self) -> None:
+        if self._message and time.monotonic() >= self._ends:
+            self.tell("")
 
     def parts(self, y: int) -> tuple[Parts, str]:
-        if self.message:
-            return [(f" {flat(self.message)}", "bad" if self.is_bad else "good")], ""
+        if self._message:
+            return [(f" {flat(self._message)}", "bad" if self._is_bad else "good")], ""
         return [(f" {self.hint}", "dim")], ""

@@ -1,0 +1,123 @@
+"""Commands on threads that keys give: to several at once, or with words that are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+from uwf_git.ext.top import actions
+from uwf_git.ext.top.board import Row
+from uwf_git.ext.top.question import Answer, Decision, Question, texts_of
+from uwf_git.ext.top.reader import Reader
+from uwf_git.plugin import CommandFailed, Instance, ThreadId, UwfError, extensions, one_line
+
+
+class Ask(Protocol):
+    def __call__(self, label: str, value: str = "") -> Awaitable[str | None]:
+        """Return a typed line, None after Esc."""
+        ...
+
+
+class Tell(Protocol):
+    def __call__(self, text: str, is_bad: bool = False) -> None: ...
+
+
+class Steering:
+    """Its methods raise CommandFailed, and what reading the store raises."""
+
+    def __init__(self, reader: Reader, commands: actions.Actions, ask: Ask, tell: Tell) -> None:
+        self._reader = reader
+        self._commands = commands
+        self._ask = ask
+        self._tell = tell
+
+    async def retry(self, rows: Sequence[Row]) -> None:
+        commands = [(row, command) for row in rows if (command := actions.retry(row))]
+        if not commands:
+            self._tell("there is nothing to run", True)
+        for row, command in commands:
+            self._tell(f"running {named(row, len(commands))}")
+            await self._commands.start(command)
+
+    async def stop(self, rows: Sequence[Row]) -> None:
+        await self._call_all("stopped", rows, actions.stop)
+
+    async def pause(self, rows: Sequence[Row]) -> None:
+        await self._call_all("done", rows, actions.pause)
+
+    async def _call_all(
+        self, word: str, rows: Sequence[Row], command: Callable[[Row], tuple[str, ...] | None]
+    ) -> None:
+        commands = [(row, argv) for row in rows if (argv := command(row))]
+        failures = []
+        for _, argv in commands:
+            try:
+                await self._commands.call(argv)
+            except CommandFailed as error:
+                failures.append(actions.message_of(error))
+        done = len(commands) - len(failures)
+        if failures:
+            before = f"{done} {word}, {len(failures)} failed: " if len(commands) > 1 else ""
+            self._tell(before + failures[0], True)
+        elif commands:
+            self._tell(f"{word}: {named(commands[0][0], len(commands))}")
+        else:
+            self._tell("it has ended", True)
+
+    async def extend(self, action: extensions.ThreadAction, rows: Sequence[Row]) -> None:
+        """Start an extension's action on those of the threads to which it is offered."""
+        offered = await self._reader(partial(_offered, action, [row.thread for row in rows]))
+        if not offered:
+            self._tell(f"{action.label}: not possible here; uwf {' '.join(action.argv)} --help", True)
+        for thread in offered:
+            self._tell(f"{action.label}: {thread}")
+            await self._commands.start((*action.argv, "--", thread))
+
+    async def fork(self, row: Row, step: int) -> None:
+        """Ask for the step, with `step` as its default, and fork after it."""
+        if text := await self._ask("fork after step", str(step)):
+            value = await self._commands.call(("thread", "fork", f"--at={text}", "--", row.thread))
+            self._tell(f"forked: {value['thread']}")
+
+    async def remark(self, row: Row) -> None:
+        if text := await self._ask("a remark to the agent, or for the next prompt"):
+            await self._commands.call(("thread", "say", f"--message={text}", "--", row.thread))
+            self._tell(f"kept: {one_line(text, 60)}")
+
+    async def compose(self, question: Question) -> Answer | Decision | None:
+        """Ask for an answer, field by field if there is a form; return None after Esc."""
+        if question.fields and not (len(question.fields) == 1 and question.options):
+            return await self._fill(question)
+        text = await self._ask("answer, or the number of an option" if question.options else "answer")
+        return question.say(text) if text else None
+
+    async def _fill(self, question: Question) -> Answer | None:
+        answers: dict[str, list[str]] = {}
+        for field in question.fields:
+            choices = " ".join(f"{number} {text}" for number, text in enumerate(field.choices, 1))
+            label = f"{field.name}{'' if field.required else ' (optional)'}: {choices or field.kind}"
+            while True:
+                typed = await self._ask(label)
+                if typed is None:
+                    return None
+                try:
+                    texts = texts_of(field, typed)
+                except UwfError as error:
+                    self._tell(error.message, True)
+                    continue
+                break
+            if texts:
+                answers[field.name] = texts
+        return question.fill(answers)
+
+
+def named(row: Row, many: int) -> str:
+    return f"{many} threads" if many > 1 else one_line(row.title, 60)
+
+
+def _offered(
+    action: extensions.ThreadAction, threads: Iterable[ThreadId], instance: Instance
+) -> list[ThreadId]:
+    is_offered = extensions.load(action.offered)
+    return [thread for thread in threads if is_offered(instance, instance.threads.head(thread))]
