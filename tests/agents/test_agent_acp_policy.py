@@ -11,7 +11,7 @@ from acp_steps import Scripted
 from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.agents.acp.enforcement import ConfigChoice, environment, mode_for
-from uwf_git.ext.agents.acp.permissions import decide, parse_request
+from uwf_git.ext.agents.permissions import decide, parse_request
 from uwf_git.store.instance import Instance
 
 CLAUDE, CODEX = "@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp"

@@ -69,6 +69,19 @@ def test_what_a_command_has_started_ends_though_the_command_kills_its_engine(
     wait_until_gone((tmp_path / "pid").read_text().strip())
 
 
+def test_silence_does_not_count_while_a_command_waits_for_a_person_and_counts_afterwards() -> None:
+    done = run_command(["sleep", "1"], env={"PATH": "/usr/bin:/bin"}, silence=0.2, waits=lambda: True)
+    assert (done.returncode, done.fell_silent) == (0, False)
+    looks = [True] * 3
+    done = run_command(
+        ["sleep", "600"],
+        env={"PATH": "/usr/bin:/bin"},
+        silence=0.2,
+        waits=lambda: bool(looks and looks.pop()),
+    )
+    assert done.fell_silent and not looks and done.took >= 0.6
+
+
 def test_a_signal_waits_until_the_block_has_ended_and_then_does_what_it_does() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), deferred():

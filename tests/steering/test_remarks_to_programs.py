@@ -148,6 +148,14 @@ def test_a_row_for_messages_says_when_its_input_ends(
     assert "inputEnd" in refused["message"]
 
 
+def test_a_row_that_asks_for_leave_needs_messages(
+    config: Callable[[str], Path], uwf: Uwf, thread: str
+) -> None:
+    config(ROW.replace("    prompt: messages\n", "    options: {if: asking, args: [--ask]}\n"))
+    refused = uwf("thread", "step", thread, "--agent", "mycli", check=6).error
+    assert "prompt: messages is needed" in refused["message"]
+
+
 # The real programs
 
 

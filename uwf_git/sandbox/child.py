@@ -99,6 +99,7 @@ def run_command(
     guarded: bool = False,
     on_exit: Callable[[CommandResult], object] | None = None,
     feed: Callable[[], bytes | None] | None = None,
+    waits: Callable[[], bool] = lambda: False,
 ) -> CommandResult:
     """Run a command to its end, and end its descendants.
 
@@ -107,7 +108,8 @@ def run_command(
     `on_stdout` and `on_stderr` get pieces of at most 64 KB; an exception ends the command. `quota` limits it
     with its descendants. `guarded`: they are killed with this process. `on_exit` gets its natural end before
     descendants are ended. `feed`, in place of `stdin`, is asked a few times a second for the next input, until it
-    returns None, which ends it. Raises AgentFailed if it cannot be started.
+    returns None, which ends it. While it `waits` for a person, its silence doesn't count. Raises AgentFailed if it
+    cannot be started.
     """
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
@@ -131,7 +133,7 @@ def run_command(
                 )
             source = _Feed(child.stdin, feed) if child.stdin is not None and feed is not None else None
             timed_out, exceeded = _watch(
-                child, stdout, stderr, timeout, silence, written, descendants, source
+                child, stdout, stderr, timeout, silence, written, descendants, source, waits
             )
             ended = time.monotonic()
             if exceeded is not None:
@@ -469,10 +471,11 @@ def _watch(
     written: IO[bytes] | None,
     descendants: Descendants,
     source: _Feed | None = None,
+    waits: Callable[[], bool] = lambda: False,
 ) -> tuple[bool, Exceeded | None]:
     """Read until the child exits; return whether time or silence ran out first, and the exceeded limit. A
     stderr `written` to a file is read from there."""
-    began = time.monotonic()
+    began = heard = time.monotonic()
     deadline = None if timeout is None else began + timeout
     exits = hasattr(os, "pidfd_open")
     followed = written if stderr.listener or silence is not None else None
@@ -488,7 +491,8 @@ def _watch(
         while not descendants.has_exited(child):
             remaining = None if deadline is None else deadline - time.monotonic()
             if silence is not None:
-                quiet = max(began, stdout.last, stderr.last) + silence - time.monotonic()
+                heard = time.monotonic() if waits() else max(heard, stdout.last, stderr.last)
+                quiet = heard + silence - time.monotonic()
                 remaining = quiet if remaining is None else min(remaining, quiet)
             if remaining is not None and remaining <= 0:
                 log.warning(
@@ -500,12 +504,12 @@ def _watch(
                 return True, None
             if (exceeded := descendants.exceeded(child)) is not None:
                 return False, exceeded
-            waits = (
+            pauses = (
                 remaining if exits and not followed else _SLOW_POLL,
                 descendants.pause,
                 source.push() if source is not None else None,
             )
-            _read_ready(selector, min((wait for wait in waits if wait is not None), default=None))
+            _read_ready(selector, min((pause for pause in pauses if pause is not None), default=None))
             if followed:
                 stderr.follow(followed)
         # The child is gone; something it left behind may hold the pipes open for ever.

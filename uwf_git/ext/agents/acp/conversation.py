@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.ext.agents.acp.frames import TooMuch
-from uwf_git.ext.agents.acp.permissions import kind_of
+from uwf_git.ext.agents.permissions import kind_of
 from uwf_git.plugin import TokenUsage, TurnRecord, cut_text
 
 MOST = 8 * 1024 * 1024  # characters of all messages of one prompt

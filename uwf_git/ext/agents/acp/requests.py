@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from uwf_git.ext.agents.acp import permissions
+from uwf_git.ext.agents import permissions
 from uwf_git.ext.agents.acp.conversation import Conversation
 from uwf_git.plugin import (
     PROJECT_MOUNT,
@@ -21,7 +21,6 @@ from uwf_git.plugin import (
     StepFolders,
     ToolFailure,
     ToolPolicy,
-    TurnRecord,
     Workspace,
     WorkspaceLimits,
     tool_results,
@@ -29,7 +28,6 @@ from uwf_git.plugin import (
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file
 INVALID, UNKNOWN, INTERNAL, MISSING = -32602, -32601, -32603, -32002
-_BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody": "nobody to ask"}
 _POLL = 0.2  # seconds between two looks for a decision
 
 
@@ -168,21 +166,11 @@ class Requests:
         decision = permissions.decide(
             request, self._policy, self._folder, self._places
         ) or await self._decided(request)
-        outcome = f"{'granted' if decision.granted else 'denied'}, {_source(decision)}"
-        request_value = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
-        result: dict[str, Any] = {
-            "granted": decision.granted,
-            "by": decision.by,
-            "option": decision.option,
-        }
-        if decision.who:
-            result |= {"who": decision.who, "always": decision.always}
-        turn = TurnRecord("tool", f"{request.shown}: {outcome}", "permission", request_value, result)
-        turn = turn._replace(call=str(call.get("toolCallId"))[:200], failed=not decision.granted)
-        conversation.add(turn)
+        call_id = str(call.get("toolCallId"))
+        conversation.add(permissions.turn_of(request, decision, call_id))
         if not decision.granted:
-            conversation.refuse(str(call.get("toolCallId")))
-            self.notes.append(f"permission {outcome}: {request.shown}")
+            conversation.refuse(call_id)
+            self.notes.append(f"permission {permissions.outcome_of(decision)}: {request.shown}")
         if decision.option is None:
             return {"outcome": {"outcome": "cancelled"}}
         return {"outcome": {"outcome": "selected", "optionId": decision.option}}
@@ -225,9 +213,3 @@ class Requests:
         if decision is None:
             return permissions.answer(request, False, "nobody")
         return permissions.by_person(request, decision)
-
-
-def _source(decision: permissions.Decision) -> str:
-    if decision.by != "person":
-        return _BY[decision.by]
-    return f"by {decision.who}" + (", always" if decision.always else "")

@@ -14,8 +14,8 @@ from uwf_git.ext.agents.acp import enforcement
 from uwf_git.ext.agents.acp.conversation import Conversation, usage_of
 from uwf_git.ext.agents.acp.enforcement import ConfigChoice, choice_of
 from uwf_git.ext.agents.acp.frames import Frames, complaint, ending, reason, way
-from uwf_git.ext.agents.acp.permissions import forbidden
 from uwf_git.ext.agents.acp.requests import Files, Refusal, Requests
+from uwf_git.ext.agents.permissions import forbidden
 from uwf_git.plugin import (
     AgentFailed,
     Descendants,

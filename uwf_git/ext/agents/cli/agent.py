@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.agents.cli.run import Run
     from uwf_git.ext.agents.cli.sessions import ProgramSessions
     from uwf_git.kit import Usage as Tokens
-    from uwf_git.plugin import Config, Hash, processes
+    from uwf_git.plugin import Config, Hash, PermissionDesk, processes
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
@@ -171,7 +171,8 @@ class _Conversation(Conversation):
             where = ctx.mounts.prepare()
             folders = {"package": str(where.package), "state": str(where.state)}
         policy = ctx.policy
-        extra = extra_for(row, policy, ctx.options.args, folders)
+        self._desk = _desk(ctx, name) if row.asks else None
+        extra = extra_for(row, policy, ctx.options.args, folders, self._desk is not None)
         self._args = extra.args
         covered = {f"{option.when}: false" for option in row.options}
         rules = [rule for rule in policy.unheld(()) if rule not in covered] if row.tools else []
@@ -285,7 +286,7 @@ class _Conversation(Conversation):
         data = prompt.encode("utf-8", "replace")
         new = str(uuid4())
         chosen = session is None and not row.session and any("{new}" in word for word in words)
-        run = Run(ctx, self._name, row, session, self._totals, new if chosen else "")
+        run = Run(ctx, self._name, row, session, self._totals, new if chosen else "", self._desk)
         if chosen:
             ctx.in_session(new)
         finished = None
@@ -297,7 +298,9 @@ class _Conversation(Conversation):
                 return _message(whole_prompt.pop().decode("utf-8", "replace"))
             if run.needs_no_input:
                 return None
-            return b"".join(_message(f"{remark.text}\n\n{_HEED}") for remark in ctx.take_remarks())
+            return run.answers() + b"".join(
+                _message(f"{remark.text}\n\n{_HEED}") for remark in ctx.take_remarks()
+            )
 
         def ended(finished: processes.CommandResult) -> None:
             run.end(finished, self._env)
@@ -305,6 +308,7 @@ class _Conversation(Conversation):
                 ctx.keep(whole(run.reply()))
 
         with contextlib.ExitStack() as stack:
+            stack.callback(run.withdraw)
             text = prompt.replace("\0", "�") if row.prompt == "argument" else ""
             if len(text.encode("utf-8", "replace")) > _INLINE:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-prompt-"))
@@ -328,6 +332,7 @@ class _Conversation(Conversation):
                     quota=ctx.quota,
                     guarded=True,
                     on_exit=ended,
+                    waits=lambda: run.is_asking,
                 )
             except FatalOutput:
                 pass
@@ -351,6 +356,14 @@ class _Conversation(Conversation):
         argv = [self._row.program, *arguments(words, (), values)]
         done = processes.run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
         run.take_log(done.stdout_tail)
+
+
+def _desk(ctx: Context, name: str) -> PermissionDesk | None:
+    """Return where requests for leave wait for a person, None if none may."""
+    from uwf_git.plugin import PermissionDesk
+
+    desk = PermissionDesk(ctx.instance, ctx.thread, ctx.role.name, name)
+    return None if desk.patience is None else desk
 
 
 def _message(text: str) -> bytes:

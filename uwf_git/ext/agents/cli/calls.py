@@ -39,9 +39,9 @@ class Extra(NamedTuple):
     env: Mapping[str, str]
 
 
-def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
-    """Return the option conditions that hold under a policy, in a `crew`'s step or elsewhere. Tools that a
-    program cannot distinguish are forbidden together."""
+def conditions(policy: ToolPolicy, crew: bool = False, asking: bool = False) -> set[str]:
+    """Return the option conditions that hold under a policy, in a `crew`'s step or elsewhere, and if a person may be
+    asked. Tools that a program cannot distinguish are forbidden together."""
     readonly = not all(policy.permits(tool) for tool in WRITING_TOOLS)
     norun = policy.forbids_commands
     nofetch = not policy.permits(FETCH_TOOL)
@@ -57,16 +57,21 @@ def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
         "nomcp": not policy.permits("mcp/any/any"),
         "crew": crew,
         "crewwrite": crew and not readonly,
+        "asking": asking,
     }
     return {name for name, holds in holding.items() if holds}
 
 
 def extra_for(
-    row: AgentRow, policy: ToolPolicy, args: Sequence[str], folders: Mapping[str, str] | None = None
+    row: AgentRow,
+    policy: ToolPolicy,
+    args: Sequence[str],
+    folders: Mapping[str, str] | None = None,
+    asking: bool = False,
 ) -> Extra:
     """Return the options for a policy and the user's arguments. Raises AgentFailed if something forbidden
     cannot be prevented or is allowed by an argument."""
-    holding = conditions(policy, bool(folders))
+    holding = conditions(policy, bool(folders), asking)
     words: list[str] = []
     env: dict[str, str] = {}
     for option in row.options:

@@ -140,6 +140,8 @@ class Output:
         self._ending = _Ending(row)
         self.needs_no_input = False
         """Whether it printed what its row's `inputEnd` describes."""
+        self.listener: Callable[[Any, bytes], bool] | None = None
+        """Gets each value with its line first, and returns whether it took it."""
 
     @property
     def session(self) -> str | None:
@@ -162,6 +164,10 @@ class Output:
         if self._searched > _MAX_OUTPUT:
             self._skipping, self._searched = True, 0
             self._buffer.clear()
+
+    def add(self, turn: TurnRecord) -> None:
+        """Add a turn that the program doesn't print."""
+        self._turns.add(turn)
 
     def feed_stderr(self, data: bytes) -> None:
         """Parse standard error, for trouble only."""
@@ -230,7 +236,7 @@ class Output:
         line = line.strip()
         if line[:1] in (b"{", b"["):
             value = parse(line)
-            if value is not None:
+            if value is not None and not (self.listener and self.listener(value, line)):
                 self._value(value)
 
     def _value(self, value: Any, stream: str = "stdout") -> None:
@@ -446,6 +452,10 @@ class _Turns:
             self._add(turn)
         self._calls, self._open = [], set()
         return tuple(self._done)
+
+    def add(self, turn: TurnRecord) -> None:
+        self._close_speech()
+        self._add(turn)
 
     def _say(self, place: TurnAt, part: Any, group: Any) -> _Effect:
         text = _text(_first(part, place.text))

@@ -31,7 +31,7 @@ printed a value that `inputEnd` describes."""
 SUMS = ("last", "sum", "session")
 CONDITIONS = (
     *("always", "write", "readonly", "run", "norun", "fetch", "nofetch", "network", "nomcp"),
-    *("crew", "crewwrite"),
+    *("crew", "crewwrite", "asking"),
 )
 PLACEHOLDERS = ("args", "new", "session", "prompt", "cwd")
 STREAMS = ("stdout", "stderr", "log")
@@ -165,6 +165,11 @@ class AgentRow(NamedTuple):
     lost: str = ""
     tools: bool = True
 
+    @property
+    def asks(self) -> bool:
+        """Whether the program can ask for leave on its output, and be answered on its input."""
+        return any(option.when == "asking" for option in self.options)
+
 
 def parse_path(text: str) -> Path | None:
     """Parse a path such as `.a[0].b`; None if invalid."""
@@ -237,6 +242,8 @@ class _Reader:
             self._miss("resume needs session: where the id is printed")
         if row.prompt == "messages" and not (row.input_end and row.output == "lines"):
             self._miss("inputEnd and output: lines are needed, since prompt is messages")
+        if row.asks and row.prompt != "messages":
+            self._miss("prompt: messages is needed, since options has asking")
         streams = {*(find.stream for find in row.model), *(place.stream for place in row.usage)}
         if not row.log and "log" in streams:
             self._miss("from: log needs log: the files that the program keeps of a session")

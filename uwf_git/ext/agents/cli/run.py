@@ -26,7 +26,8 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import processes
+    from uwf_git.ext.agents.cli.permission_channel import PermissionChannel
+    from uwf_git.plugin import PermissionDesk, processes
 
 _PRINTED = 16 * 1024  # bytes of output kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # exit status of a wrapper whose program was killed by a signal
@@ -41,8 +42,8 @@ class FatalOutput(Exception):
 
 class Run:
     """A run of `row`'s program in `session`, None for a new one. Turns are recorded and problems shown as
-    they come. `totals` is the last known cost of each session. `new` is the id that we gave the new session.
-    """
+    they come. `totals` is the last known cost of each session. `new` is the id that we gave the new session. At the
+    `desk`, if any, its requests for leave wait for a person."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Run:
         session: str | None,
         totals: dict[str, tuple[TokenUsage, float]],
         new: str = "",
+        desk: PermissionDesk | None = None,
     ) -> None:
         from uwf_git.plugin import processes
 
@@ -74,6 +76,12 @@ class Run:
         self._output = Output(
             shown, None if row.after else self._record, self._in_session, self._in_trouble, self._spent
         )
+        self._channel: PermissionChannel | None = None
+        if desk is not None:
+            from uwf_git.ext.agents.cli.permission_channel import PermissionChannel
+
+            self._channel = PermissionChannel(ctx, desk, self._output.add)
+            self._output.listener = self._channel.take
 
     def feed(self, data: bytes) -> None:
         """Parse standard output. Raises FatalOutput."""
@@ -101,6 +109,20 @@ class Run:
     def needs_no_input(self) -> bool:
         """Whether the program has answered, so that it gets no more remarks."""
         return self._output.needs_no_input
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the program waits for a person's leave."""
+        return self._channel is not None and self._channel.is_waiting
+
+    def answers(self) -> bytes:
+        """Return the input that answers what the program asked leave for, each answer once."""
+        return b"" if self._channel is None else self._channel.answers()
+
+    def withdraw(self) -> None:
+        """Withdraw the requests that wait."""
+        if self._channel is not None:
+            self._channel.close()
 
     @property
     def ended(self) -> bool:

@@ -27,6 +27,7 @@ from uwf_git.plugin import (
     PermissionWish,
     StepFolders,
     ToolPolicy,
+    TurnRecord,
     permission_line,
     printable,
     terminal_undisturbed,
@@ -54,6 +55,7 @@ _GRANTS = ("allow_once",)  # agents may write permanent grants into their own se
 _REFUSALS = ("reject_once", "reject_always")
 # With these a command is more than it looks like.
 _STEERING = re.compile(r"[;&|<>$`(){}\\\n\r]")
+_BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody": "nobody to ask"}
 _WORDS = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -143,6 +145,24 @@ def by_person(request: Request, decision: PermissionDecision) -> Decision:
     """Return a person's decision with a matching option."""
     made = answer(request, decision.granted, "person")
     return made._replace(who=decision.by, always=decision.always)
+
+
+def outcome_of(decision: Decision) -> str:
+    """Return a decision and who made it, for the record."""
+    source = (
+        f"by {decision.who}{', always' * decision.always}" if decision.by == "person" else _BY[decision.by]
+    )
+    return f"{'granted' if decision.granted else 'denied'}, {source}"
+
+
+def turn_of(request: Request, decision: Decision, call: str) -> TurnRecord:
+    """Return the turn that records a decision on a call of a tool."""
+    result: dict[str, Any] = {"granted": decision.granted, "by": decision.by, "option": decision.option}
+    if decision.who:
+        result |= {"who": decision.who, "always": decision.always}
+    arguments = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
+    turn = TurnRecord("tool", f"{request.shown}: {outcome_of(decision)}", "permission", arguments, result)
+    return turn._replace(call=call[:200], failed=not decision.granted)
 
 
 def forbidden(policy: ToolPolicy) -> frozenset[str]:
