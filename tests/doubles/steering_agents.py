@@ -18,4 +18,4 @@ def continue_(ctx, session, message):
 
 create_agent("talker", run, continue_).main()
 """
-"""It works until the file `go` is there, and takes no remarks."""
+"""It is in a session, works until the file `go` is there, takes no remarks, and says which session it continues."""

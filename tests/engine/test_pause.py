@@ -13,28 +13,9 @@ import pytest
 from cli_samples import ASKS, write
 from commands import alive, begin, git, wait_for
 from conftest import Uwf
+from steering_agents import TALKER
 
 from uwf_git.store.layout import PAUSED
-
-# Is in a session, waits until it may go on, and says in which session it carries on.
-TALKER = """\
-import os, time
-from pathlib import Path
-from uwf_git.kit import Reply, TurnRecord, create_agent
-
-def run(ctx):
-    ctx.in_session("s-1")
-    ctx.record(TurnRecord("assistant", "I look."))
-    Path("started").write_text(str(os.getpid()))
-    while not Path("go").exists():
-        time.sleep(0.01)
-    return Reply("---\\ntext: done\\n---\\n", session="s-1")
-
-def continue_(ctx, session, message):
-    return Reply(f"---\\ntext: went on in {session}\\n---\\n", session=session)
-
-create_agent("talker", run, continue_).main()
-"""
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from cli_samples import ASKS, REJECTS_ONCE, on_terminal, scripted, write
 from commands import begin, git, wait_for, wait_until_gone
 from conftest import Uwf
-from test_pause import TALKER
+from steering_agents import TALKER
 
 # Whether the critic goes next follows from how many steps there are, and from the last one.
 COUNTS = """\
