@@ -109,29 +109,29 @@ def decide(
     that as JSON. Raises NotFound for a request that doesn't wait, Usage if an equal one cannot be told, Invalid if
     somebody else decided first, StoreUnwritable."""
     waiting = {item.id: item for item in permission_requests(instance, thread)}
-    found = waiting.get(request.strip().upper())
-    if found is None:
+    match = waiting.get(request.strip().upper())
+    if match is None:
         raise NotFound(
             f"thread {thread} has no open request {shortened(ascii(request), 40)}",
             f"see: uwf thread show {thread}",
         )
-    if always and found.wish.subject is None:
+    if always and match.wish.subject is None:
         raise Usage(
-            f"request {found.id} of thread {thread} names no command and no file, so no other one equals it",
-            f"decide this one: {_command(found, granted)}",
+            f"request {match.id} of thread {thread} names no command and no file, so no other one equals it",
+            f"decide this one: {_command(match, granted)}",
         )
     by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
     decision = Decision(granted, always, by, time.time())
     files = instance.permission_files
-    if not files.decide(found, decision):
-        first = files.decision(thread, found.id)
+    if not files.decide(match, decision):
+        first = files.decision(thread, match.id)
         who = "" if first is None else f" by {first.by}: {'allowed' if first.granted else 'denied'}"
         raise Invalid(
-            f"request {found.id} of thread {thread} was decided already{who}", f"uwf thread show {thread}"
+            f"request {match.id} of thread {thread} was decided already{who}", f"uwf thread show {thread}"
         )
     if always:
-        files.hold(thread, found.role, found.wish, decision)
-    return {**request_value(found), "granted": granted, "always": always, "by": by}
+        files.hold(thread, match.role, match.wish, decision)
+    return {**request_value(match), "granted": granted, "always": always, "by": by}
 
 
 def request_value(request: OpenRequest) -> dict[str, Any]:

@@ -94,9 +94,9 @@ def remarks_of(instance: Instance, head: Head) -> list[WaitingRemark]:
     thread, runs = head.thread, instance.runs
     if not runs.has_remarks(thread):
         return []
-    left = undelivered(instance, instance.threads.history(head))
+    remarks = undelivered(instance, instance.threads.history(head))
     if head.archive is not None:
-        return [WaitingRemark(thread, remark, UNDELIVERED, "") for remark in left]
+        return [WaitingRemark(thread, remark, UNDELIVERED, "") for remark in remarks]
     running = instance.locks.is_held(thread)
     takers = (
         {note["remark"]: note["agent"] for note in runs.notes(thread) if note.get("remark")}
@@ -108,7 +108,7 @@ def remarks_of(instance: Instance, head: Head) -> list[WaitingRemark]:
         WaitingRemark(thread, remark, TAKEN, takers[remark.id])
         if remark.id in takers
         else WaitingRemark(thread, remark, PENDING, agent)
-        for remark in left
+        for remark in remarks
     ]
 
 
@@ -118,8 +118,8 @@ def with_remarks(turn: Turn) -> Turn:
     instance, at = turn.instance, turn.at
     if _is_answered(instance, at.head):
         return turn
-    left = undelivered(instance, at.history)
-    if not left:
+    remarks = undelivered(instance, at.history)
+    if not remarks:
         return turn
     try:
         check_remarkable(instance, at.head)
@@ -128,7 +128,7 @@ def with_remarks(turn: Turn) -> Turn:
         return turn
     record_leftovers(instance, at.head, INTERRUPTED)
     after = at
-    for remark in left:
+    for remark in remarks:
         after = record_text(instance, after, remark.text, output=(REMARK, "remark"), remark=remark).position
     undelivered(instance, after.history)
     return turn._replace(at=after, ahead=outlook(instance, *after))
@@ -147,13 +147,13 @@ def _is_answered(instance: Instance, head: Head) -> bool:
 def undelivered(instance: Instance, history: History) -> list[Remark]:
     """Return the remarks that no step has, and remove the others."""
     mailbox, thread = instance.mailbox, history.thread
-    left = []
+    remarks = []
     for remark in mailbox.all(thread):
         if remark.id in _ids_since(instance, history, remark):
             mailbox.remove(thread, remark.id)
         else:
-            left.append(remark)
-    return left
+            remarks.append(remark)
+    return remarks
 
 
 def _ids_since(instance: Instance, history: History, remark: Remark) -> Iterable[str | None]:

@@ -53,10 +53,12 @@ def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ())
     waits = waiting_for_people(instance, active) if whom is None else waiting_for(instance, whom, active)
     waits = [wait for wait in waits if _group(wait) in wanted]
     rest = _others(instance, threads, whom)
-    found = {FAILED: _failed(instance, rest) if FAILED in wanted else []}
-    found |= {action.name: _queued(instance, rest, action) for action in _queues() if action.name in wanted}
+    queues = {FAILED: _failed(instance, rest) if FAILED in wanted else []}
+    queues |= {action.name: _queued(instance, rest, action) for action in _queues() if action.name in wanted}
     by_id = {thread.thread: thread for thread in threads}
-    chosen = [by_id[wait.thread] for wait in waits] + [thread for group in found.values() for thread in group]
+    chosen = [by_id[wait.thread] for wait in waits] + [
+        thread for group in queues.values() for thread in group
+    ]
     values = iter(thread_items(instance, chosen))  # for all at once, since they share what is dear
     items: dict[str, list[dict[str, Any]]] = {group: [] for group in groups() if group in wanted}
     for wait in waits:
@@ -64,7 +66,7 @@ def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ())
     if PERMISSION in items:
         items[PERMISSION] = permission_items(instance, threads)
     commands = {FAILED: _ways_on, **{action.name: _does(action) for action in _queues()}}
-    for group, members in found.items():
+    for group, members in queues.items():
         if members:
             items[group] = [_value(next(values), group, commands[group]) for _ in members]
     return [item for group in items.values() for item in group]
@@ -153,7 +155,7 @@ def _value(
 ) -> dict[str, Any]:
     """Return a thread that asks nothing with the keys of those that do."""
     ways, line = commands(item), item["line"] or ""
-    asked = {
+    own = {
         "group": group,
         "thread": item["thread"],
         "kind": group,
@@ -167,7 +169,7 @@ def _value(
         "step": item["head"],
         "commands": ways,
     }
-    return {**asked, **{name: value for name, value in item.items() if name not in asked}}
+    return {**own, **{name: value for name, value in item.items() if name not in own}}
 
 
 def _ways_on(value: Mapping[str, Any]) -> list[str]:

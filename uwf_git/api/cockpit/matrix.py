@@ -66,7 +66,7 @@ def matrix(instance: Instance, head: Head, fork: int = 0, first: int = 0) -> dic
         "counts": counts(statuses),
         "total": len(threads),
         "roles": _columns(rows),
-        "rows": [{key: item for key, item in each.items() if key != "order"} for each in rows],
+        "rows": [{key: item for key, item in row.items() if key != "order"} for row in rows],
         "first": first,
         "more": max(0, len(threads) - first - SHOWN),
     }

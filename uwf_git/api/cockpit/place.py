@@ -29,9 +29,9 @@ def places(instance: Instance, text: str) -> list[dict[str, Any]]:
     instance.store.sync()
     index = instance.store.index
     nodes = [Hash(prefix)] if len(prefix) == _LENGTH else index.hashes_with_prefix(prefix)
-    found = [place for node in nodes if (place := _place(instance, node)) is not None]
-    if found:
-        return found
+    matches = [place for node in nodes if (place := _place(instance, node)) is not None]
+    if matches:
+        return matches
     if nodes and index.node(nodes[0]) is not None:
         raise NotFound(f"node {nodes[0]} is not a step", f"uwf cas get {nodes[0]}")
     raise NotFound(f"no step {prefix}", "see the hashes with: uwf thread steps ID")

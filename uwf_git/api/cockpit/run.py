@@ -266,9 +266,9 @@ class _Run:
         instance = self._instance
         content = instance.store.get(row.node)
         step = parse_step(content.payload)
-        # Commits have whole seconds. A node that another thread made before has the time of that one.
-        if 0 <= (made := content.timestamp / 1000) - row.time < 1:
-            bar["end"] = max(0.0, round(made - self._started, 3))
+        # Commits have whole seconds. A node that another thread stored before has the time of that one.
+        if 0 <= (stored := content.timestamp / 1000) - row.time < 1:
+            bar["end"] = max(0.0, round(stored - self._started, 3))
         if not is_light(instance, step.output):
             bar["verdict"] = f"{in_words(weight(instance, step.output))}, which is too much to show here"
         else:

@@ -345,10 +345,10 @@ def _prompt_again(instance: Instance, wanted: Wanted, head: Head, row: CommitRow
     return wanted.text("prompt", prompt_of_step(instance, history, before, row, detail))
 
 
-def _row(instance: Instance, head: Head, given: str) -> CommitRow:
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
+def _row(instance: Instance, head: Head, text: str) -> CommitRow:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 0 < number <= head.row.number:
-        raise NotFound(f"thread {head.thread} has no step {brief(given, 20)}", f"it has {head.row.number}")
+        raise NotFound(f"thread {head.thread} has no step {brief(text, 20)}", f"it has {head.row.number}")
     rows, problem = rows_of(instance, head)
     place = head.row.number - number + 1
     if place > len(rows):
