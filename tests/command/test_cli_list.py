@@ -282,6 +282,25 @@ def test_grep_finds_what_was_asked_answered_and_put_out_once_in_all_threads(
     assert uwf("grep", "-F", "a.*[0]", "--format", "text", check=1).out == ""
 
 
+def test_a_match_is_shown_with_the_lines_around_it(uwf: Uwf) -> None:
+    prompt = "The first\n\nA needle here\nand another needle\n" + "x" * 1000
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", prompt).json["thread"]
+    uwf("thread", "step", thread, "--agent", scripted("- { role: writer, output: { text: 'a pi|pe' } }"))
+    one, other = uwf("grep", "needle", "-C", "2").json
+    assert one["before"] == ["The first", ""] and one["after"] == ["and another needle", "x" * 499 + "…"]
+    assert other["before"] == ["", "A needle here"]
+    (output,) = uwf("grep", "-F", "pi|pe", "--context", "9").json  # of its node nothing but the payload
+    assert (output["before"], output["text"], output["after"]) == (["{"], '"text": "a pi|pe"', ["},"])
+    assert "before" not in uwf("grep", "needle").json[0]
+    _, shown = on_terminal("grep", "A needle", "-C1", env={"NO_COLOR": "1"}, columns=80)
+    number = one["line"]
+    assert [line.split("prompt", 1)[1].strip() for line in shown.splitlines()] == [
+        f"{number - 1}-",
+        f"{number}: A needle here",
+        f"{number + 1}- and another needle",
+    ]
+
+
 def test_a_pattern_that_is_none_is_told_on_one_line(uwf: Uwf, thread: str) -> None:
     for arguments in (("a\\(",), ("-P", "(?<"), ("-E", "("), ("-x",), ("",), ("-F", "-E", "a"), ("a\nb",)):
         refused = uwf("grep", *arguments, check=2)

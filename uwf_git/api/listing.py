@@ -401,9 +401,10 @@ def search(
     pattern: str,
     options: Sequence[str],
     role: str | None,
+    context: int = 0,
 ) -> SearchResult:
-    """Search threads with git grep and its `options`, or only a `role`'s outputs. Warns of unreadable
-    threads. Raises as `engine.grep.grep`."""
+    """Search threads with git grep and its `options`, or only a `role`'s outputs. A hit has the lines `before` and
+    `after` it if there is a `context` of lines. Warns of unreadable threads. Raises as `engine.grep.grep`."""
     from uwf_git.engine.grep import grep
     from uwf_git.store.history import Head
 
@@ -415,7 +416,7 @@ def search(
         else:
             is_whole = False
             instance.warn(f"thread {item.head.thread} cannot be searched: {item.head.problem}")
-    hits, unread = grep(instance, heads, pattern, options, role)
+    hits, unread = grep(instance, heads, pattern, options, role, context)
     for thread, error in unread.items():
         instance.warn(f"thread {thread} cannot be searched whole: {error.message} — {error.hint}")
     value = [
@@ -428,6 +429,7 @@ def search(
             "line": hit.line,
             "column": hit.column,
             "text": hit.text,
+            **({"before": hit.before, "after": hit.after} if context else {}),
         }
         for hit in hits
     ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, StoreDamaged, Usage, UwfError
+from uwf_git.base.text import shortened
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.program import SETTINGS, CallResult, environment, git_program
 from uwf_git.git.repository import Oid
@@ -23,6 +24,7 @@ MOST_BYTES = 64 << 20
 _AT_ONCE = 4000  # names on one command line; each has some eighty characters
 _PROMPT, _ANSWER, _OUTPUT = "prompt", "answer", "output"
 _WHERE = (_PROMPT, _ANSWER, _OUTPUT)
+_CONTEXT = 500  # characters of a line around a match
 
 # git's message for missing or damaged objects; its message for a bad pattern differs.
 _UNREADABLE = re.compile(
@@ -43,13 +45,16 @@ class StepLocation(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A matching line. `where` is prompt, answer or output; `line` and `column` count from 1."""
+    """A matching line. `where` is prompt, answer or output; `line` and `column` count from 1. The lines `before` and
+    `after` it are cut."""
 
     place: StepLocation
     where: str
     line: int
     column: int
     text: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 class Matches(NamedTuple):
@@ -63,19 +68,28 @@ def grep(
     pattern: str,
     options: Sequence[str] = (),
     role: str | None = None,
+    context: int = 0,
 ) -> Matches:
-    """Return the lines that match a pattern, by thread (newest first), then by step. `options` are git's -i,
-    -F, -E, -P. An output is searched only if the step's answer doesn't match. Raises Usage for an invalid
-    pattern, Invalid if the search takes too long or finds too much."""
+    """Return the lines that match a pattern, by thread (newest first), then by step, with `context` lines around each.
+    `options` are git's -i, -F, -E, -P. An output is searched only if the step's answer doesn't match. Raises Usage for
+    an invalid pattern, Invalid if the search takes too long or finds too much."""
     files = _files(instance, heads, role)
     deadline = time.monotonic() + SECONDS
     hits: dict[tuple[StepLocation, str, int], Match] = {}
     unread: dict[str, StoreDamaged] = {}
-    for name, line, column, text in _matching(instance, list(files), pattern, options, deadline, unread):
-        for place, where in files[name]:
-            shown, at = (text, column) if where != _OUTPUT else _payload(text, column)
-            if at > 0:
-                hits.setdefault((place, where, line), Match(place, where, line, at, shown))
+    options = [*options, *([f"-C{context}"] if context else [])]
+    for batch in _matching(instance, list(files), pattern, options, deadline, unread):
+        lines = {(name, line): text for name, line, _, text in batch}
+        for name, line, column, text in batch:
+            for place, where in files[name] if column else ():
+                is_node = where == _OUTPUT
+                shown, at = _payload(text, column) if is_node else (text, column)
+                if at > 0 and (place, where, line) not in hits:
+                    before, after = (
+                        _around(lines, name, numbers, is_node)
+                        for numbers in (range(line - context, line), range(line + 1, line + context + 1))
+                    )
+                    hits[place, where, line] = Match(place, where, line, at, shown, before, after)
     answered = {place for place, where, _ in hits if where == _ANSWER}
     matches = [hit for hit in hits.values() if hit.where != _OUTPUT or hit.place not in answered]
     matches.sort(key=lambda hit: (hit.place.number, _WHERE.index(hit.where), hit.line))
@@ -85,6 +99,14 @@ def grep(
         for place, _where in files[name]:
             lacking.setdefault(place.thread, error)
     return Matches(matches, lacking)
+
+
+def _around(
+    lines: Mapping[tuple[str, int], str], name: str, numbers: Iterable[int], is_node: bool
+) -> tuple[str, ...]:
+    texts = [lines[name, number] for number in numbers if (name, number) in lines]
+    kept = [_payload(text, len(text)) if is_node else (text, 1) for text in texts]
+    return tuple(shortened(text, _CONTEXT) for text, at in kept if at > 0)
 
 
 def _payload(text: str, column: int) -> tuple[str, int]:
@@ -134,9 +156,9 @@ def _matching(
     options: Sequence[str],
     deadline: float,
     unread: dict[str, StoreDamaged],
-) -> Iterator[tuple[str, int, int, str]]:
-    """Yield git grep's file, line, column and text. git stops at an unreadable file, so those go into
-    `unread` and the search is repeated."""
+) -> Iterator[list[tuple[str, int, int, str]]]:
+    """Yield git grep's files, lines, columns and texts, by batches of files; a line around a match has column 0. git
+    stops at an unreadable file, so those go into `unread` and the search is repeated."""
     repository = [git_program(), f"--git-dir={instance.store.repository.path}", *SETTINGS]
     plain = [
         "-c",
@@ -171,11 +193,13 @@ def _matching(
             continue
         if done.stdout_size > MOST_BYTES:
             raise Invalid(f"more than {MOST_BYTES >> 20} MiB match {pattern!r}", "give a longer pattern")
-        for line in done.stdout_tail.split(b"\n"):
-            name, *numbers, text = [b"", *line.split(b"\0", 3)][-4:]
-            if len(numbers) == 2:  # git counts bytes
-                column = len(text[: int(numbers[1]) - 1].decode("utf-8", "replace")) + 1
-                yield name.decode(), int(numbers[0]), column, text.decode("utf-8", "replace").rstrip("\r")
+        yield [_parsed(line) for line in done.stdout_tail.split(b"\n") if b"\0" in line]
+
+
+def _parsed(printed: bytes) -> tuple[str, int, int, str]:
+    name, line, *column, text = printed.split(b"\0", 3)
+    at = len(text[: int(column[0]) - 1].decode("utf-8", "replace")) + 1 if column else 0  # git counts bytes
+    return name.decode(), int(line), at, text.decode("utf-8", "replace").rstrip("\r")
 
 
 def _unreadable(instance: Instance, names: Iterable[str], deadline: float) -> dict[str, StoreDamaged]:

@@ -224,6 +224,9 @@ def _cost(thread: dict[str, Any]) -> str:
     "-E", "--extended-regexp", "extended", is_flag=True, help="PATTERN is an extended regular expression."
 )
 @click.option("-P", "--perl-regexp", "perl", is_flag=True, help="PATTERN is a Perl regular expression.")
+@click.option(
+    "-C", "--context", type=click.IntRange(0, 20), default=0, metavar="N", help="Print N lines around each."
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print at most N lines.")
 @filters(None)
 def grep(
@@ -232,6 +235,7 @@ def grep(
     pattern: str,
     role: str | None,
     insensitive: bool,
+    context: int,
     limit: int | None,
     filters: Filters,
     **kinds: bool,
@@ -255,7 +259,7 @@ def grep(
     instance = invocation.instance
     failures = Failures(invocation)
     flags = [*options, *["-i"] * insensitive]
-    result = search(instance, listed(instance, filters), pattern, flags, role)
+    result = search(instance, listed(instance, filters), pattern, flags, role, context)
     failures.damaged(not result.is_whole)
     value = result.hits[:limit]
     if value or invocation.format != "text":
@@ -273,9 +277,12 @@ def _hits_text(instance: Instance, value: Any) -> str:
     room = terminal.width()
     lines = []
     for item, label in zip(value, labels, strict=True):
-        begin = f"{names(item['thread'])}  {label:{size}}  {item['line']:3d}: "
-        text = " ".join(item["text"].split("\t"))
-        if room is not None:
-            text = terminal.around(text, item["column"] - 1, max(room - len(begin), 20))
-        lines.append(begin + text)
+        before, after = item.get("before", ()), item.get("after", ())
+        for number, line in enumerate((*before, item["text"], *after), item["line"] - len(before)):
+            is_hit = number == item["line"]
+            begin = f"{names(item['thread'])}  {label:{size}}  {number:3d}{':' if is_hit else '-'} "
+            text = " ".join(line.split("\t"))
+            if room is not None:
+                text = terminal.around(text, item["column"] - 1 if is_hit else 0, max(room - len(begin), 20))
+            lines.append(begin + text)
     return "\n".join(lines)

@@ -53,10 +53,13 @@ async def page(location: Location, asked: PageRequest, place: Path | None) -> Pa
     values["line"] = shlex.join(["uwf", *words, "--", pattern])
     try:
         async with _AT_ONCE:
-            hits_read, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
+            hits_read, unread = await _found(
+                location, [*words, "--context=1", f"--limit={HITS + 1}", "--", pattern]
+            )
     except CommandFailed as error:
         return Page("search.html", title, {**values, "wrong": error}, STATUS_FIELD.get(error.status, 500))
     hits = [_hit(item, pattern, asked) for item in hits_read[:HITS]]
+    _once(hits)
     values |= {"threads": _by_thread(location, hits), "lines": len(hits)}
     values |= {"more": len(hits_read) > HITS, "unread": unread}
     return Page("search.html", title, values)
@@ -110,6 +113,17 @@ async def _found(location: Location, words: list[str]) -> CommandResult:
         raise CommandFailed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
 
 
+def _once(hits: list[dict[str, Any]]) -> None:
+    """Leave out of the lines around the hits those that are shown already, or that say nothing."""
+    shown = {(hit["step"], hit["where"], hit["line"]) for hit in hits}
+    for hit in hits:
+        for name, number in (("above", hit["line"] - 1), ("below", hit["line"] + 1)):
+            place = hit["step"], hit["where"], number
+            if place in shown or not any(map(str.isalnum, hit[name])):
+                hit[name] = ""
+            shown.add(place)
+
+
 def _hit(hit: dict[str, Any], pattern: str, request: PageRequest) -> dict[str, Any]:
     text, begin = hit["text"], hit["column"] - 1
     if request.one("kind") in ("E", "P"):  # git doesn't say where it ends
@@ -125,7 +139,7 @@ def _hit(hit: dict[str, Any], pattern: str, request: PageRequest) -> dict[str, A
     else:
         parts = [behind]
     return {
-        **hit,
+        **{**hit, "above": "".join(hit["before"]), "below": "".join(hit["after"])},
         "before": ("…" if left else "") + text[left:begin],
         "match": text[begin:end][: 2 * AROUND],
         "parts": parts,
