@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import httpx
@@ -132,6 +134,15 @@ def test_crews_are_named_only_where_there_are_some(client: httpx.Client, uwf: Uw
     assert client.get("/crew/nobody").status_code == 404
 
 
+def test_lists_have_rows_of_one_line(serve: Serve, browser_page: Page, lived_in: LivedIn) -> None:
+    serving = serve()
+    browser_page.goto(serving.launch)
+    for name in ("workflows", "crews", "evals"):
+        browser_page.goto(f"{serving.address}/{name}")
+        rows = browser_page.locator(".board tbody tr").all()
+        assert rows and all((row.bounding_box() or {})["height"] <= 33 for row in rows)
+
+
 def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tuple[str, str]) -> None:
     for by in ("workflow", "agent", "role", "model", "day"):
         page = client.get("/stats", params={"by": by}).text
@@ -141,7 +152,12 @@ def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tu
     page = client.get("/stats?by=role").text
     for each in told:
         assert re.search(rf"{each['role']}</th><td>{each['steps']}</td>", page)
-    assert "unknown" in page and "the cost is unknown" in page
+    assert (
+        page.count("unknown") - page.count('<abbr title="unknown">–</abbr>') == 1
+        and "the cost is unknown" in page
+    )
+    (command,) = re.findall(r"uwf (config set models[.].*?)</code>", page)
+    uwf(*shlex.split(html.unescape(command.replace("NAME", "large"))))
     assert "Nothing was spent there" in client.get("/stats?until=2001-01-01&since=2000-01-01").text
     for name in ("since", "until"):
         wrong = client.get("/stats", params={"by": "role", name: "never"})
@@ -185,6 +201,21 @@ def test_what_was_said_is_found_and_marked(
     expect(browser_page.locator(".hits").get_by_text(forks[0])).to_have_count(1)
     browser_page.get_by_role("link", name="Step 3, writer").first.click()
     expect(browser_page).to_have_url(re.compile(r"/step/3$"))
+
+
+def test_what_was_found_stands_between_the_lines_around_it(
+    client: httpx.Client, uwf: Uwf, thread: str
+) -> None:
+    task = "Sort the <i>list</i>\nby NAME and date\nby name alone\nand keep the rest"
+    uwf("thread", "start", "pair", "-p", task)
+    page = client.get("/search?q=name").text
+    (first, second) = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    above, below = (
+        f'<span class="around">{text}</span>'
+        for text in ("Sort the &lt;i&gt;list&lt;/i&gt;", "and keep the rest")
+    )
+    assert first == f"{above}by <mark>NAME</mark> and date"  # and each line once
+    assert second == f"by <mark>name</mark> alone{below}"
 
 
 def test_keys_go_through_what_was_found(
