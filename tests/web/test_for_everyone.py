@@ -229,7 +229,8 @@ def test_all_is_there_without_javascript(browser: Browser, site: Serving, lived_
     page.get_by_role("link", name="Dates in the export", exact=False).last.click()
     asks = page.get_by_role("region", name="planner asks")
     expect(asks).to_contain_text("Which of them should the export have?")
-    expect(asks.get_by_role("button", name="UTC, with a Z at the end")).to_be_visible()
+    answer = page.get_by_role("region", name="Answer")
+    expect(answer.get_by_role("button", name="UTC, with a Z at the end")).to_be_visible()
     page.goto(f"{site.address}/thread/{lived_in.completed}")
     expect(page.get_by_role("region", name="Task")).to_contain_text("An address such as")
     expect(page.get_by_role("img", name="The graph of solve-issue")).to_be_visible()
@@ -323,6 +324,7 @@ def test_a_screen_reader_finds_its_way_through_a_thread_and_a_step(
           - region "About the thread"
           - region "Task":
             - heading "Task" [level=2]
+          - region "The same in a terminal"
           - region "Threads around it":
             - list:
               - listitem:
@@ -334,7 +336,6 @@ def test_a_screen_reader_finds_its_way_through_a_thread_and_a_step(
                     - link "The CSV export does not quote commas."
                     - text: /forked after step 2/
                     - link "compare"
-          - region "The same in a terminal"
           - region "Steps":
             - heading "Steps" [level=2]
             - list:

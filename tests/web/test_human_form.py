@@ -23,6 +23,7 @@ def test_the_prompt_stands_above_the_form_and_a_button_decides(
     button = browser_page.get_by_role("button", name="change", exact=True)
     above, below = question.bounding_box(), button.bounding_box()
     assert above is not None and below is not None and above["y"] < below["y"]
+    browser_page.get_by_text("2 more fields").click()
     browser_page.get_by_label("note").fill("Shorter <b>please</b>")
     browser_page.get_by_label("readers").fill("Ada\n\nBob\n")
     keep_picture(browser_page, "persons-role")
@@ -38,6 +39,7 @@ def test_the_prompt_stands_above_the_form_and_a_button_decides(
 
 def test_the_enter_key_decides_nothing(serve: Serve, browser_page: Page, uwf: Uwf, gated: str) -> None:
     _open(browser_page, serve("--write"), gated)
+    browser_page.get_by_text("2 more fields").click()
     browser_page.get_by_label("note").press("Enter")
     browser_page.get_by_label("note").press("Control+Enter")
     assert len(uwf("thread", "steps", gated).json) == 1

@@ -350,17 +350,30 @@ def test_an_answer_goes_on_unless_that_is_unchecked(
     assert _outputs(uwf, thread)[-1] == {"answer": "red"}
 
 
-def test_what_could_not_go_on_is_told_above_the_queue(
+def test_for_whom_a_thread_waits_after_an_answer_is_told_calmly(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
     uwf("thread", "step", thread, "--agent", scripted(ASKS))
-    browser_page.goto(serve("--run").launch)
+    serving = serve("--run")
+    browser_page.goto(serving.launch)
     browser_page.get_by_role("button", name="red").click()
     expect(browser_page.get_by_text("All done.")).to_be_visible()
-    alert = browser_page.get_by_role("alert")
-    expect(alert).to_contain_text(uwf("thread", "run", thread, check=2).error["message"])
+    status, why = (
+        browser_page.locator(".queue").get_by_role("status"),
+        uwf("thread", "run", thread, check=2).error,
+    )
+    expect(status.get_by_text("waits for writer")).to_be_visible()
+    expect(browser_page.get_by_role("alert")).to_have_count(0)
+    expect(status.get_by_text(why["message"])).to_be_hidden()
+    status.get_by_text("waits for writer").click()
+    expect(status.get_by_text(why["message"])).to_be_visible()
+    browser_page.goto(f"{serving.address}/thread/{thread}")
+    expect(browser_page.get_by_text("writer is next.")).to_be_visible()
+    browser_page.get_by_text("Why none was started").click()
+    expect(browser_page.get_by_text(why["message"])).to_be_visible()
+    browser_page.goto(serving.address)
     uwf("thread", "step", thread, "--agent", scripted(AFTERWARDS))
-    expect(alert).to_have_count(0)
+    expect(status).to_have_count(0)
 
 
 def test_a_failed_thread_is_tried_again(

@@ -174,6 +174,20 @@ def test_a_refused_answer_gives_its_comments_back(
         assert refused.status_code == 409 and f"{EXPORT}:5: of no use" in refused.text
 
 
+def test_a_long_report_in_colours_leaves_the_answer_in_view(
+    serve: Serve, browser_page: Page, reviewed: Callable[..., str]
+) -> None:
+    thread = reviewed("printf '\\033[32m214 passed\\033[0m\\n'; seq 500")
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    for address in (f"/?at={thread}", f"/thread/{thread}"):
+        browser_page.goto(serving.address + address)
+        expect(browser_page.locator("section:has(> #judged) pre .f2")).to_have_text("214 passed")
+        for width, height in ((390, 844), (1440, 900)):
+            browser_page.set_viewport_size({"width": width, "height": height})
+            expect(browser_page.get_by_role("button", name="send")).to_be_in_viewport(ratio=1)
+
+
 def test_changes_by_hand_that_an_answer_takes_along_are_shown_wherever_it_is_given(
     serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
 ) -> None:

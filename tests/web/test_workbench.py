@@ -14,6 +14,7 @@ from lived_in import LivedIn
 from playwright.sync_api import Page, expect
 from site_serving import Serve, keep_picture
 
+from uwf_git.ext.web import render
 from uwf_git.store.instance import Instance
 
 TABS = ("result", "turns", "prompt", "record")
@@ -58,6 +59,18 @@ def test_a_step_stands_in_its_threads_page_by_tabs(lived_in: LivedIn, client: ht
     assert "How it came about" in client.get(f"{address}?turns=2").text
 
 
+def test_a_threads_page_is_light_with_all_styles_and_scripts(lived_in: LivedIn, client: httpx.Client) -> None:
+    folder = render.FOLDER / "static"
+    files = [path for path in folder.rglob("*") if path.suffix in (".css", ".js", ".svg")]
+    addresses = [f"/static/{path.relative_to(folder)}" for path in files]
+    received = 0
+    for address in (f"/thread/{lived_in.completed}", "/static/base.css", *addresses):
+        answer = client.get(address)
+        assert answer.headers.get("content-encoding") == "gzip" or len(answer.content) < 1000, address
+        received += answer.num_bytes_downloaded
+    assert len(addresses) > 10 and received <= 150_000
+
+
 def test_the_top_says_cost_of_budget_and_time_and_each_step_its_own(
     lived_in: LivedIn, client: httpx.Client
 ) -> None:
@@ -88,6 +101,19 @@ def test_one_action_stands_at_the_top_with_its_key(
     main = browser_page.locator(".run > .do > .main, .press .main")
     expect(main).to_have_text(button)
     expect(main).to_have_attribute("data-key", key)
+
+
+def test_a_step_is_a_row_of_one_line_and_the_chosen_one_says_more(
+    serve: Serve, browser_page: Page, lived_in: LivedIn
+) -> None:
+    serving = serve(lived_in.completed)
+    browser_page.goto(serving.launch)
+    *others, chosen = browser_page.locator("#timeline > li").all()
+    details = chosen.locator(".by").bounding_box()
+    assert details and details["height"] > 15 and len(others) == 4
+    for row in others:
+        box, details = row.bounding_box(), row.locator(".by").bounding_box()
+        assert box and details and box["height"] <= 33 and details["height"] == 1
 
 
 def test_keys_go_through_the_steps_and_open_one_in_place(

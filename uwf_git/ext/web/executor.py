@@ -23,6 +23,7 @@ from uwf_git.plugin import (
     ThreadId,
     UwfError,
     extensions,
+    thread_outlook,
     thread_state,
     thread_states,
 )
@@ -44,16 +45,18 @@ class Executor:
         self._runner = Runner(location)
         self.notes = Notes()
 
-    def refusals(self) -> list[tuple[ThreadId, ActionFailed]]:
-        """Return the threads whose agents didn't start, and that haven't moved since, with why."""
+    def refusals(self) -> list[tuple[Head, str, StartRefused]]:
+        """Return the heads of threads whose agents didn't start, and that haven't moved since, with the role that is
+        next and why."""
         if not self.notes.refused:
             return []
         refusals = []
         with self.opened() as instance:
             for thread in list(self.notes.refused):
                 with suppress(UwfError):
-                    if (why := self.notes.refused_at(instance.threads.head(thread))) is not None:
-                        refusals.append((thread, why))
+                    head = instance.threads.head(thread)
+                    if (refused := self.notes.refused_at(head)) is not None:
+                        refusals.append((head, thread_outlook(instance, head).next or "", refused))
         return refusals
 
     async def do(self, action: Action, thread: str, form: Form) -> str:
@@ -78,7 +81,7 @@ class Executor:
             if request.do is not None:
                 after = await self._runner.call(request, request.do)
                 if self._runs and (action.name == "retry" or "go" in form.fields):
-                    await self._go_on(after)
+                    await self._go_on(after, follows=action.name != "retry")
                 return inbox.next_address(after, following)
             # Of two that begin at once, the lock would tell of both that they have begun.
             with nullcontext() if action.summary else self._begins(at.thread):
@@ -98,18 +101,18 @@ class Executor:
 
         return await self._once(("start", *sorted(form.fields.items())), perform)
 
-    async def _go_on(self, thread: ThreadId) -> None:
+    async def _go_on(self, thread: ThreadId, follows: bool) -> None:
         """Run a thread that may go on, unless a process does so already."""
         with self.opened() as instance:
             at = ActionTarget(instance, instance.threads.head(thread))
             busy = instance.locks.held() | instance.locks.runs() | self._beginning
             if thread in busy or thread_state(instance, at.head).actor not in _GOES_ON:
                 return
-            request, work = run_request(at, Form({})), self._work(at)
+            request, work = run_request(at, Form({})), self._work(at, follows)
         with self._begins(thread):
             await self._runner.run(request, work)
 
-    def _work(self, at: ActionTarget) -> Work:
+    def _work(self, at: ActionTarget, follows: bool = False) -> Work:
         thread, locks, runs = at.thread, at.instance.locks, at.instance.runs
         before, tried = runs.began(thread), at.instance.attempts.tip(thread)
         self.notes.put_refused(thread, None)
@@ -121,7 +124,8 @@ class Executor:
         def refused(why: ActionFailed) -> None:
             with suppress(UwfError), self.opened() as instance:
                 if instance.attempts.tip(thread) == tried:  # else the attempt says how it failed
-                    self.notes.put_refused(thread, StartRefused(instance.threads.head(thread).node, why))
+                    head = instance.threads.head(thread).node
+                    self.notes.put_refused(thread, StartRefused(head, why, follows))
 
         return Work(is_begun, refused)
 

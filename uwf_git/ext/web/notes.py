@@ -15,10 +15,11 @@ _KEPT = 200  # notes of a kind
 
 
 class StartRefused(NamedTuple):
-    """Why agents didn't start, at `head`."""
+    """Why agents didn't start, at `head`; `follows`: only an action before it was asked for, such as an answer."""
 
     head: str
     why: ActionFailed
+    follows: bool
 
 
 class CommandNote(NamedTuple):
@@ -56,10 +57,10 @@ class Notes:
         self._counted = 0
         self.version = 0
 
-    def refused_at(self, head: Head) -> ActionFailed | None:
+    def refused_at(self, head: Head) -> StartRefused | None:
         """Return why agents didn't start last, None once the thread moved."""
         refused = self.refused.get(head.thread)
-        return refused.why if refused is not None and refused.head == head.node else None
+        return refused if refused is not None and refused.head == head.node else None
 
     def command_at(self, head: Head) -> CommandNote | None:
         """Return the outcome of the last command of an extension, None once the thread moved."""

@@ -161,7 +161,7 @@ def shown_view(instance: Instance, head: Head) -> ShownView:
         output = (
             Part(Markup(""), last.problem) if last.problem else part_of(parts.value("output", last.output))
         )
-        report = part_of(parts.prose("report", last.report)) if last.report.strip() else None
+        report = part_of(parts.prose("report", last.report), "report") if last.report.strip() else None
     verdicts = shown.verdicts if len(shown.verdicts) > 1 else ()
     code = CodeView(shown.code) if shown.code is not None else None
     return ShownView(verdicts, last, output, report, code, shown.unshown)

@@ -77,7 +77,7 @@ async function current(headers) {
   const answer = await request(location.pathname + location.search, headers);
   const [now, next] = [document, answer.page].map((page) => page?.querySelector("#content article[data-row]"));
   const row = now && next && now.dataset.row !== next.dataset.row && answer.page.getElementById(now.dataset.row);
-  const { page } = row ? await request(row.querySelector("a").getAttribute("href")) : {};
+  const { page } = row && row.dataset.group === now.dataset.group ? await request(row.querySelector("a").getAttribute("href")) : {};
   if (!page) return answer;
   page.querySelector(".inbox").className = next.parentNode.className;
   return { ...answer, page };

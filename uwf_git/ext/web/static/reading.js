@@ -6,6 +6,7 @@ import { copyState, FIELDS, isDirty } from "./fields.js";
 const ADDED = "[data-live-added]"; // elements that scripts added
 const BLOCKS = "address, article, aside, blockquote, dd, details, div, dl, dt, fieldset, figure, footer, form, h1, h2, h3, h4, h5,"
   + " header, hr, li, main, nav, ol, p, pre, section, table, tbody, td, th, thead, tr, ul";
+const STUCK = ".answer-bar"; // at the edge of the window: what comes before it moves nothing
 const YIELDS = "#nothing, [data-live-yields]"; // says that there is nothing, until there is
 export const ROW = "li[id], tr[id], [data-rows] > [id]";
 const LISTED = "[data-rows] > [id^='t-']";
@@ -45,7 +46,8 @@ function earlier(node, keys, later) {
 
 // Puts the blocks that stay into their order. New ones before and among them are held back, those behind are added.
 function between(old, now, places, keys, others, held) {
-  const all = [...now.children], indexes = places.map((node) => all.indexOf(node)).filter((index) => index >= 0);
+  const inFlow = places.filter((node) => !node.matches(STUCK));
+  const all = [...now.children], indexes = (inFlow.length ? inFlow : places).map((node) => all.indexOf(node)).filter((index) => index >= 0);
   const first = Math.min(...indexes), last = Math.max(...indexes);
   const top = old.getBoundingClientRect().top, isTopInView = top >= 0 && top < innerHeight;
   const order = [...keys.values()], oldLast = order.indexOf(others.get(all[last]));
