@@ -86,7 +86,7 @@ def test_an_inbox_that_is_too_long_for_a_terminal_keeps_its_head_and_some_of_eac
     assert len(shown) < 24 and max(map(len, shown)) <= 80
     assert [line.split()[1] for line in shown[2:4]] == ["asks", "failed"]
     assert shown[3].split()[0] == failed[-1][-6:], "the newest failure is first"
-    assert shown[-1] == "7 more: uwf inbox --group GROUP has all of one"
+    assert shown[-1] == "7 more: uwf inbox --group failed has all of its group"
     every = on_terminal("inbox", "--group", "failed", env={"NO_COLOR": "1"}, **size)[1].splitlines()
     assert sum("failed" in line for line in every[1:]) == 26
     assert len({item["thread"] for item in uwf("inbox", "--group", "failed").json}) == 26

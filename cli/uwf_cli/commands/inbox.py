@@ -121,10 +121,10 @@ def _lines(items: Sequence[Any], names: Callable[[str], str], height: int | None
         for item in shown
     ]
     table = terminal.table(rows, ("thread", "group", "age", "role", "task", ""), free=5)
-    more = len(items) - len(shown)
-    hint = (
-        f"{more} more: uwf inbox --group GROUP has all of one" if more else "uwf thread show ID has the whole"
-    )
+    hint = "uwf thread show ID has the whole"
+    if hidden := Counter(item["group"] for item in items) - Counter(item["group"] for item in shown):
+        ((group, _),) = hidden.most_common(1)
+        hint = f"{hidden.total()} more: uwf inbox --group {group} has all of its group"
     return f"{_counts(items)}\n{table}{terminal.style(hint, 'dim')}"
 
 
