@@ -12,6 +12,7 @@
 #   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…, REMOTE=1)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
 #   make pictures      the pictures of docs/guides/web.md, taken by Chromium
+#   make recording     the session of docs/guides/top.md
 #   make lint          ruff and mypy
 #   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
@@ -33,7 +34,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures lint prose reference bench bench-smoke venv clean
+.PHONY: demo test test-all faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -72,6 +73,9 @@ fuzz: $(VENV)/.installed-dev
 pictures: $(VENV)/.installed-dev
 	@$(VENV)/bin/python $(PIP_INSTALL) pillow
 	@UWF_TEST_PICTURES=docs/guides/web $(VENV)/bin/python -m pytest tests/web/test_pictures.py $(PYTEST_ARGS)
+
+recording: $(VENV)/.installed-dev
+	@UWF_TEST_RECORDING=docs/guides/top/session.cast $(VENV)/bin/python -m pytest tests/top/test_recording.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check

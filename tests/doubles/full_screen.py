@@ -26,6 +26,7 @@ class FullScreen:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self.written = b""
+        self.on_output: Callable[[bytes], None] = lambda data: None
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             size = struct.pack("HHHH", rows, columns, 0, 0)
@@ -67,6 +68,12 @@ class FullScreen:
             if not self._read(0.05):
                 assert holds(self.text), f"it ended before this was shown: {condition}\n{self.text}"
 
+    def rest(self, seconds: float) -> None:
+        """Draw what comes within this time."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._read(left)
+
     def end(self) -> int:
         """Return the exit status, once the process has ended."""
         deadline = time.monotonic() + _PATIENCE
@@ -91,6 +98,7 @@ class FullScreen:
         except OSError:  # how Linux reports that the other side is closed
             return False
         self.written += data
+        self.on_output(data)
         self._stream.feed(data)
         return bool(data)
 
