@@ -90,10 +90,8 @@ def parse_person(text: str) -> Person:
     name = name.strip() or email
     if not _ADDRESS.fullmatch(email) or max(len(email), len(name)) > _LONGEST:
         raise Usage(f"{text[:_LONGEST]!r} is not a person", 'name one: "Ada Example <ada@example.com>"')
-    # Of what is not printable, marks of direction and joiners can make a name look like another.
-    if not name.isprintable() or any(character in "<>" for character in name):
-        raise Usage(f"the name {name!r} has characters that names don't have", "leave them out")
     by = Person(name, email)
+    # Which also leaves out what isn't printable: marks of direction and joiners can make a name look like another.
     if by.ident != f"{name} <{email}>":
         raise Usage(f"git would write {name!r} otherwise", f"write it as {by.ident.rpartition(' <')[0]!r}")
     return by
