@@ -82,8 +82,11 @@ from uwf_git.api.cockpit.graph import end_of as _node_of_end
 from uwf_git.api.cockpit.graph import graph_value as graph_value
 from uwf_git.api.cockpit.graph import node_label as node_label
 from uwf_git.api.cockpit.graph import nodes_taken as nodes_taken
+from uwf_git.api.cockpit.inbox import InboxEntry as InboxEntry
 from uwf_git.api.cockpit.inbox import groups as _inbox_groups
 from uwf_git.api.cockpit.inbox import inbox as inbox
+from uwf_git.api.cockpit.inbox import inbox_entries as inbox_entries
+from uwf_git.api.cockpit.inbox import inbox_items as inbox_items
 from uwf_git.api.cockpit.matrix import matrix as _branch_matrix
 from uwf_git.api.cockpit.patch import patch_files as patch_files
 from uwf_git.api.cockpit.place import places as _node_places

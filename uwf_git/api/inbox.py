@@ -34,11 +34,11 @@ def waiting_for(
     return found
 
 
-def warnings_value(instance: Instance, waits: Waits) -> dict[str, list[str]]:
+def warnings_value(instance: Instance, waits: Waits, head: Head) -> dict[str, list[str]]:
     """Return the warnings of the code that a person judges as `warnings`, for JSON; {} without any."""
     from uwf_git.engine.presented import warnings_at
 
     if waits.kind != ROLE:
         return {}
-    warnings = warnings_at(instance, instance.threads.head(waits.thread))
+    warnings = warnings_at(instance, head)
     return {"warnings": list(warnings)} if warnings else {}

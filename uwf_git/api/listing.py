@@ -11,9 +11,10 @@ from uwf_git.base.text import counted, iso, nearest, one_line
 from uwf_git.base.thread_states import Actor, ThreadState
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from uwf_git.engine.thread_state import ThreadStates
+    from uwf_git.engine.waits import Waits
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
@@ -259,9 +260,11 @@ def _spent(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, tuple[fl
     }
 
 
-def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[str, Any]]:
+def thread_items(
+    instance: Instance, threads: list[ListedThread], waits: Mapping[ThreadId, Waits] = {}
+) -> list[dict[str, Any]]:
     """Return threads as JSON, in order. `line` is what each is about: see `api.cockpit.line`; `seconds` are its
-    agents' so far, `started` when its id was made."""
+    agents' so far, `started` when its id was made. `waits` is what is known of what they wait for."""
     from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines
     from uwf_git.engine.lineage import parents
     from uwf_git.format.ids import time_of
@@ -270,7 +273,7 @@ def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[s
     if not threads:
         return []
     heads = [item.head for item in threads if isinstance(item.head, Head)]
-    lines = Lines(instance, heads)
+    lines = Lines(instance, heads, waits)
     above, origins = parents(instance, heads), origins_of(instance)
     runs = instance.locks.runs()
     spent = _spent(instance, heads)

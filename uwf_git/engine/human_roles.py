@@ -14,7 +14,9 @@ from uwf_git.workflow.turn import TurnKind, turn_of
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig, Config
+    from uwf_git.engine.kit.form import FormField
     from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Workflow
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
@@ -35,6 +37,8 @@ class HumanRoles:
         self._instance = instance
         self._declared: dict[Hash, frozenset[str]] = {}
         self._gates: dict[Hash, frozenset[str]] = {}
+        self._workflows: dict[Hash, Workflow] = {}
+        self._fields: dict[Hash, tuple[FormField, ...]] = {}
         self._played: dict[tuple[tuple[str, str], ...], bool] = {}
         self._config: Config | None = None
         try:
@@ -70,6 +74,20 @@ class HumanRoles:
         """Return whether a role of this commit's workflow is a gate."""
         return bool(self._of(row)) and row.workflow is not None and bool(self._gates[row.workflow])
 
+    def workflow(self, node: Hash) -> Workflow:
+        """Return a workflow's value. Raises NotFound, Invalid."""
+        if node not in self._workflows:
+            self._workflows[node] = self._instance.registry.workflow(node)
+        return self._workflows[node]
+
+    def fields(self, schema: Hash) -> tuple[FormField, ...]:
+        """Return the form of a role's schema."""
+        from uwf_git.engine.kit.form import fields_of
+
+        if schema not in self._fields:
+            self._fields[schema] = fields_of(self._instance.store.schema(schema).payload)
+        return self._fields[schema]
+
     def _resolve(self, role: CastRole) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
@@ -87,7 +105,7 @@ class HumanRoles:
             self._declared[node] = self._gates[node] = frozenset()
             with suppress(UwfError):  # reported by the command that reads the workflow
                 if self._instance.store.index.has_trait(node, WITH_PEOPLE):
-                    workflow = self._instance.registry.workflow(node)
+                    workflow = self.workflow(node)
                     self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
                     gates = (name for name in workflow.roles if turn_of(workflow, name) is TurnKind.GATE)
                     self._gates[node] = frozenset(gates)

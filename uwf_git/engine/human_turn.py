@@ -113,16 +113,14 @@ def human_turn(
     name = persons_role(instance, head, people, found)
     if not name or used_up(instance, head, found=found) is not None:
         return None
-    from uwf_git.engine.kit.form import fields_of
-
     assert head.row.workflow is not None
-    workflow = instance.registry.workflow(head.row.workflow)
+    workflow = people.workflow(head.row.workflow)
     role = workflow.roles[name]
     found = found or outlook(instance, head)
     texts = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
     about = "\n\n".join(text.strip() for text in texts if text.strip())
     request = role.request(found.instruction)
-    fields = fields_of(instance.store.schema(role.schema).payload)
+    fields = people.fields(role.schema)
     standing = None
     if turn_of(workflow, name) is TurnKind.GATE:
         from uwf_git.engine.turn.gate import ballot_at

@@ -100,7 +100,8 @@ def waiting_for_people(
         if waits is not None:
             people.append(waits._replace(parent=min(parents_of(instance, head), default="")))
     asking = {item.thread for item in people}
-    people = [item for item in people if instance.sessions.owner(SUBWORKFLOW, item.thread) not in asking]
+    owners = instance.sessions.owners(SUBWORKFLOW, asking)
+    people = [item for item in people if owners.get(item.thread) not in asking]
     return sorted(people, key=lambda entry: (entry.since, entry.thread))
 
 

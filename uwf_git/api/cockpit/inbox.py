@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.api.cockpit.permissions import PERMISSION, permission_items
+from uwf_git.api.cockpit.permissions import PERMISSION, permission_item
 from uwf_git.api.cockpit.retry import retried
 from uwf_git.api.inbox import ME, waiting_for, waiting_for_people, warnings_value
 from uwf_git.api.listing import (
@@ -21,6 +21,7 @@ from uwf_git.base import extensions
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import iso, nearest
 from uwf_git.base.thread_states import Group, Request, ThreadState
+from uwf_git.engine.permission_requests import permission_requests, request_value
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
 
@@ -40,49 +41,81 @@ def groups() -> dict[str, str]:
     return {**_LABELS, **{action.name: action.queue_label for action in _queues()}}
 
 
+class InboxEntry(NamedTuple):
+    """A thread in a `group` of the inbox, with what it waits for, or the `request` of its agent for leave, as
+    `request_value` returns it."""
+
+    group: str
+    listed: ListedThread
+    waits: Waits | None = None
+    request: Mapping[str, Any] | None = None
+
+
 def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return what a person may do something about, as JSON, by `groups`: what agents ask leave for, what asks and
     what is over budget, oldest first; failed threads, without those whose failed end is older than a week or was
     forked since, and what extensions queue, newest first. `whom` is as in `waiting_for`; of the others it has those
     that this person has started. `only` are groups. Raises Usage for another group."""
+    return inbox_items(instance, inbox_entries(instance, whom, only))
+
+
+def inbox_entries(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[InboxEntry]:
+    """Return the entries of `inbox`, without reading what their items say."""
     wanted = tuple(only) or tuple(groups())
     if unknown := [group for group in wanted if group not in groups()]:
         raise Usage(f"no group {unknown[0]!r}", nearest(unknown[0], groups()))
     threads = listed(instance, Filters(ended=True))
-    active = [(thread.head, thread.state) for thread in threads if not thread.has_ended]
-    waits = waiting_for_people(instance, active) if whom is None else waiting_for(instance, whom, active)
-    waits = [wait for wait in waits if _group(wait) in wanted]
-    rest = _others(instance, threads, whom)
-    queues = {FAILED: _failed(instance, rest) if FAILED in wanted else []}
-    queues |= {action.name: _queued(instance, rest, action) for action in _queues() if action.name in wanted}
     by_id = {thread.thread: thread for thread in threads}
-    chosen = [by_id[wait.thread] for wait in waits] + [
-        thread for group in queues.values() for thread in group
-    ]
-    values = iter(thread_items(instance, chosen))  # for all at once, since they share what is dear
-    items: dict[str, list[dict[str, Any]]] = {group: [] for group in groups() if group in wanted}
-    for wait in waits:
-        items[_group(wait)].append(_of_wait(instance, wait, next(values)))
-    if PERMISSION in items:
-        items[PERMISSION] = permission_items(instance, threads)
+    active = [(thread.head, thread.state) for thread in threads if not thread.has_ended]
+    entries: dict[str, list[InboxEntry]] = {group: [] for group in groups() if group in wanted}
+    if PERMISSION in entries:
+        entries[PERMISSION] = [
+            InboxEntry(PERMISSION, by_id[request.thread], request=request_value(request))
+            for request in permission_requests(instance)
+            if request.thread in by_id
+        ]
+    for waits in (
+        waiting_for_people(instance, active) if whom is None else waiting_for(instance, whom, active)
+    ):
+        if (group := _group(waits)) in entries:
+            entries[group].append(InboxEntry(group, by_id[waits.thread], waits))
+    rest = _others(instance, threads, whom)
+    if FAILED in entries:
+        entries[FAILED] = [InboxEntry(FAILED, thread) for thread in _failed(instance, rest)]
+    for action in _queues():
+        if action.name in entries:
+            queue = _queued(instance, rest, action)
+            entries[action.name] = [InboxEntry(action.name, thread) for thread in queue]
+    return [entry for group in entries.values() for entry in group]
+
+
+def inbox_items(instance: Instance, entries: Sequence[InboxEntry]) -> list[dict[str, Any]]:
+    """Return what `inbox` does, of some of its entries."""
+    waits = {entry.listed.thread: entry.waits for entry in entries if entry.waits is not None}
+    values = thread_items(instance, [entry.listed for entry in entries], waits)
     commands = {FAILED: _ways_on, **{action.name: _does(action) for action in _queues()}}
-    for group, members in queues.items():
-        if members:
-            items[group] = [_value(next(values), group, commands[group]) for _ in members]
-    return [item for group in items.values() for item in group]
+    return [
+        permission_item(entry.request, value)
+        if entry.request is not None
+        else _of_wait(instance, entry, entry.waits, value)
+        if entry.waits is not None
+        else _value(value, entry.group, commands[entry.group])
+        for entry, value in zip(entries, values, strict=True)
+    ]
 
 
 def _group(wait: Waits) -> str:
     return BUDGET if wait.kind is Request.BUDGET else ASKS
 
 
-def _of_wait(instance: Instance, wait: Waits, item: Mapping[str, Any]) -> dict[str, Any]:
+def _of_wait(instance: Instance, entry: InboxEntry, wait: Waits, item: Mapping[str, Any]) -> dict[str, Any]:
+    head = entry.listed.head
     return {
-        "group": _group(wait),
+        "group": entry.group,
         **wait.as_json(),
         "since": iso(wait.since),
         "commands": [wait.command, f"uwf thread show {wait.thread}"],
-        **warnings_value(instance, wait),
+        **(warnings_value(instance, wait, head) if isinstance(head, Head) else {}),
         **{name: value for name, value in item.items() if name not in wait._fields},
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ from uwf_git.engine.thread_state import asking_below
 if TYPE_CHECKING:
     from uwf_git.engine.progress import Progress, Watch
     from uwf_git.engine.waits import Waits
-    from uwf_git.format.ids import Hash
+    from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
@@ -52,8 +52,10 @@ class Lines:
     """The lines of many threads. Use one per look: what they share is read once, and what follows and what the last
     outputs come to is known in the index."""
 
-    def __init__(self, instance: Instance, heads: Sequence[Head]) -> None:
-        self._instance, self._people = instance, HumanRoles(instance)
+    def __init__(
+        self, instance: Instance, heads: Sequence[Head], waits: Mapping[ThreadId, Waits] = {}
+    ) -> None:
+        self._instance, self._people, self._known = instance, HumanRoles(instance), waits
         self._outlooks = known_outlooks(instance, [head.node for head in heads if head.archive is None])
         steps = [head.node for head in heads if head.row.kind == "step"]
         self._verdicts = instance.store.index.verdicts_at(steps)
@@ -105,7 +107,7 @@ class Lines:
     def _waits(self, head: Head, state: ThreadState) -> Waits | None:
         from uwf_git.engine.waits import waits_in
 
-        return waits_in(self._instance, head, state, self._people)
+        return self._known.get(head.thread) or waits_in(self._instance, head, state, self._people)
 
     def _verdict(self, head: Head) -> str:
         """Return what the last output comes to, "" before the first step."""

@@ -14,6 +14,7 @@ from uwf_git.plugin import (
     LARGEST_IN_A_LINE,
     Hash,
     Head,
+    InboxEntry,
     Instance,
     Page,
     PageRequest,
@@ -22,8 +23,9 @@ from uwf_git.plugin import (
     UwfError,
     cut_text,
     human_turn_of,
-    inbox,
+    inbox_entries,
     inbox_groups,
+    inbox_items,
     node_weight,
     page_addresses,
     thread_state,
@@ -76,24 +78,27 @@ def page(instance: Instance, request: PageRequest) -> Page:
     """Show the inbox. Query: `at`, the thread that is shown, else the first, and `request`, which of its
     requests for leave; `for`, whose inbox. Raises NotFound for an unknown person."""
     whom = request.one("for") or None
-    items = inbox(instance, whom)
+    entries = inbox_entries(instance, whom)
     at = request.one("at")
     wanted = at, request.one("request") or None
-    number = next((number for number, item in enumerate(items) if _place(item) == wanted), None)
-    shown = _shown(instance, items, number or 0) if items else None
+    number = next((number for number, entry in enumerate(entries) if _place(entry) == wanted), None)
+    further = entries[number : number + 1] if number is not None and number >= SHOWN else []
+    items = inbox_items(instance, [*entries[:SHOWN], *further])
+    item = items[-1 if further else number or 0] if items else None
+    shown = _shown(instance, item, _following(entries, number or 0)) if item else None
     return Page(
         "inbox.html",
         "Inbox",
         {
             "queue": _groups(items[:SHOWN]),
-            "more": max(0, len(items) - SHOWN),
+            "more": max(0, len(entries) - SHOWN),
             "shown": shown,
             "head": shown.head if shown else None,
             "chosen": number is not None,
             "gone": at if at and number is None else "",
             "whom": whom or "",
             "asked": request,
-            "waits": None if whom else len(items),
+            "waits": None if whom else len(entries),
             "me": _or(lambda: instance.store.repository.user.ident, ""),
         },
     )
@@ -109,9 +114,16 @@ def next_address(thread: ThreadId, following: str) -> str:
     return f"/?{urlencode({'at': at, **({'request': request} if request else {})})}"
 
 
-def _place(item: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the thread of an item, and the request if it asks for leave: a thread may have several."""
-    return item["thread"], (item.get("permission") or {}).get("request")
+def _place(entry: InboxEntry) -> tuple[str, str | None]:
+    """Return the thread of an entry, and the request if it asks for leave: a thread may have several."""
+    return entry.listed.thread, entry.request["request"] if entry.request is not None else None
+
+
+def _following(entries: Sequence[InboxEntry], number: int) -> str:
+    """Return the place of the entry after one, else of the first; NOTHING if there is no other."""
+    if len(entries) < 2:
+        return NOTHING
+    return "~".join(filter(None, _place(entries[(number + 1) % len(entries)])))
 
 
 def _groups(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
@@ -121,10 +133,8 @@ def _groups(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[
     return [(words, members) for words, members in groups if members]
 
 
-def _shown(instance: Instance, items: Sequence[Mapping[str, Any]], number: int) -> Shown:
-    item = items[number]
-    others = [*items[number + 1 :], *items[:number]]
-    shown = Shown(item, "~".join(filter(None, _place(others[0]))) if others else NOTHING)
+def _shown(instance: Instance, item: Mapping[str, Any], following: str) -> Shown:
+    shown = Shown(item, following)
     problems: list[str] = []
 
     def read(make: Callable[[], T]) -> T | None:

@@ -53,11 +53,11 @@ from uwf_git.plugin import (
     UwfError,
     describe_failure,
     extensions,
+    inbox_entries,
     markup,
     page_addresses,
     terminal,
 )
-from uwf_git.plugin import inbox as inbox_items
 
 Maker = Callable[[Instance, PageRequest], Page]
 
@@ -179,7 +179,7 @@ class Shell:
 
     def _count(self, tag: str) -> None:
         with suppress(UwfError, OSError), self.site.opened() as instance:
-            self.waits = len(inbox_items(instance))
+            self.waits = len(inbox_entries(instance))
         self._counted = tag
 
 
