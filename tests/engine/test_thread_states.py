@@ -70,6 +70,7 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/top/pane.py": {"failed", "running", "waiting"},
     "ext/web/events.py": {"failed"},
     "ext/web/thread.py": {"paused", "running"},
+    "ext/web/waiting.py": {"paused"},
     "format/types.py": {"failed"},
     "api/cockpit/run.py": {"failed"},
     "commands/asking.py": {"paused"},
