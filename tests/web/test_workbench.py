@@ -54,6 +54,7 @@ def test_a_step_stands_in_its_threads_page_by_tabs(lived_in: LivedIn, client: ht
         assert [name for name in TABS if marks[name] in page] == [tab]
     assert all(mark in client.get(f"{address}?tab=all").text for mark in marks.values())
     assert marks["result"] in client.get(f"{address}?tab=nothing").text
+    assert 'href="/threads" aria-current="page"' in page
     (task,) = re.findall(r"<h1><a [^>]*>(.*)</a></h1>", page)
     assert re.search(rf"<title>(?:\(\d\) )?Step 2, developer · {re.escape(task)} · uwf</title>", page)
     assert "How it came about" in client.get(f"{address}?turns=2").text

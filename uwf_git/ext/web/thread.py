@@ -236,7 +236,7 @@ class _Thread:
             now = None
         values = {
             "who": now if now in (None, END, BUNDLE) else role_name(now),
-            "here": now,
+            "now_at": now,
             "turn": next((node["turn"] for node in nodes if node["now"]), ""),
         }
         if self._chosen is not None:
