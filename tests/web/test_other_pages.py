@@ -300,7 +300,7 @@ def test_a_suite_shows_case_by_case_what_changed(
     serving = serve()
     browser_page.goto(serving.launch)
     browser_page.get_by_role("link", name="Suites").click()
-    expect(browser_page.get_by_text("3 cases · 2 runs")).to_be_visible()
+    expect(browser_page.get_by_role("row", name="solve-issue 3 cases 2 runs")).to_be_visible()
     browser_page.get_by_role("link", name="solve-issue").click()
     expect(browser_page.locator(".outcome")).to_contain_text("1 better, 1 worse, 1 the same")
     rows = browser_page.locator("table.numbers tbody tr")
