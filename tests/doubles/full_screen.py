@@ -29,8 +29,7 @@ class FullScreen:
         self.on_output: Callable[[bytes], None] = lambda data: None
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
-            size = struct.pack("HHHH", rows, columns, 0, 0)
-            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
+            _set_size(0, columns, rows)
             environ = {**os.environ, "TERM": "xterm-256color", **env}
             words = [sys.executable, "-m", "uwf_cli.main", *map(str, args)]
             os.execve(sys.executable, words, environ)
@@ -68,6 +67,11 @@ class FullScreen:
             if not self._read(0.05):
                 assert holds(self.text), f"it ended before this was shown: {condition}\n{self.text}"
 
+    def resize(self, columns: int, rows: int) -> None:
+        self._screen.resize(rows, columns)
+        _set_size(self._terminal, columns, rows)
+        os.kill(self.pid, signal.SIGWINCH)
+
     def rest(self, seconds: float) -> None:
         """Draw what comes within this time."""
         end = time.monotonic() + seconds
@@ -101,6 +105,10 @@ class FullScreen:
         self.on_output(data)
         self._stream.feed(data)
         return bool(data)
+
+
+def _set_size(terminal: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 @contextmanager

@@ -187,6 +187,33 @@ def test_the_worktree_of_a_thread_is_a_key_away_and_so_is_any_command(uwf: Uwf, 
         screen.wait("1 paused")
 
 
+def test_a_line_is_typed_in_sight_from_its_first_key_on(uwf: Uwf, gated: str) -> None:
+    with full_screen("top", columns=80, rows=24) as screen:
+        screen.wait("1 ask you")
+        screen.press("/--workflow gated no such text")
+        screen.wait("--workflow gated no such text")
+        assert screen.lines[-1].strip() == "--workflow gated no such text"
+        screen.press("\r")
+        screen.wait("no such threads")
+        screen.press("\x1b")
+        screen.wait("1 ask you")
+        screen.press("a")
+        screen.wait("decision: 1 send 2 change 3 drop")
+        screen.press("9\r")
+        screen.wait("decision is one of send, change, drop — decision: 1 send")
+        screen.press("\x1b")
+    assert uwf("thread", "show", gated).json["status"] == "waiting"
+
+
+def test_a_terminal_that_gets_smaller_and_wider_is_laid_out_again(uwf: Uwf, gated: str) -> None:
+    with full_screen("top", columns=160, rows=50) as screen:
+        screen.wait("gate asks you")
+        screen.resize(80, 24)
+        screen.wait(lambda text: "gate asks you" not in text and "1 ask you" in text)
+        screen.resize(120, 30)
+        screen.wait("gate asks you")
+
+
 def test_an_interrupt_ends_the_command_and_not_the_screen(uwf: Uwf, thread: str) -> None:
     with full_screen("top", columns=80, rows=24) as screen:
         screen.wait("1 idle")

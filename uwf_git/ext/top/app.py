@@ -59,6 +59,8 @@ class Top(App[None]):
     Horizontal { height: 1fr; }
     ThreadList { width: 1fr; height: 100%; }
     Pane { width: 1fr; height: 100%; }
+    Entry { height: 1; border: none; padding: 0 1; display: none; background: ansi_default; color: ansi_default; }
+    Entry.-shown { display: block; }
     """
 
     def __init__(self, location: Location, place: Path | None, wanted: Filter) -> None:
@@ -111,7 +113,7 @@ class Top(App[None]):
         self._reader.close()
 
     def on_resize(self) -> None:
-        self._lay_out()
+        self.call_after_refresh(self._lay_out)  # until then it has its old size
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -254,15 +256,22 @@ class Top(App[None]):
 
     # Keys
 
-    async def on_key(self, event: events.Key) -> None:
-        if self._entry.is_shown:
-            if event.key == "escape":
-                self._entry.end(None)
-            return
+    async def on_event(self, event: events.Event) -> None:
+        """Take keys in their order: through the widgets, those behind one that asks for a line would miss it."""
+        if isinstance(event, events.Key) and event.key != "ctrl+c" and not self._entry.is_shown:
+            await self._press(event)
+        else:
+            await super().on_event(event)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape":
+            self._entry.end(None)
+
+    async def _press(self, event: events.Key) -> None:
         name = next((name for name in (event.key, event.character) if name and name in self._by_key), None)
         if name is not None:
-            event.prevent_default().stop()
             self._act(self._by_key[name])
+            await asyncio.sleep(0)  # so that a line that is asked for gets the next key
         elif event.character and event.character.isascii() and event.character.isdigit():
             self._digit(int(event.character), event.time)
         elif event.character in self._of_extensions:

@@ -10,24 +10,19 @@ from textual.widgets import Input
 class Entry(Input):
     """Hidden until a line is asked for. It has the keys until Enter or Esc."""
 
-    DEFAULT_CSS = """
-    Entry { height: 1; border: none; padding: 0 1; display: none; background: ansi_default; color: ansi_default; }
-    Entry.-shown { display: block; }
-    """
-
     can_focus = False  # Tab is a key of the screen
     _line: asyncio.Future[str | None] | None = None
 
     @property
     def is_shown(self) -> bool:
-        return self._line is not None
+        return self._line is not None and not self._line.done()
 
     async def read(self, value: str = "") -> str | None:
         """Return a typed line, None after Esc. `value` is there to begin with."""
         self.value = value
         self.add_class("-shown")
         self.can_focus = True
-        self.focus()
+        self.screen.set_focus(self)
         self._line = asyncio.get_running_loop().create_future()
         try:
             return await self._line

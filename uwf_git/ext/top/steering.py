@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from uwf_git.ext.top import actions
-from uwf_git.ext.top.board import Row
+from uwf_git.ext.top.board import PAUSED, Row
 from uwf_git.ext.top.question import Answer, Decision, Question, texts_of
 from uwf_git.ext.top.reader import Reader
 from uwf_git.plugin import CommandFailed, Instance, ThreadId, UwfError, extensions, one_line
@@ -44,7 +44,9 @@ class Steering:
         await self._call_all("stopped", rows, actions.stop)
 
     async def pause(self, rows: Sequence[Row]) -> None:
-        await self._call_all("done", rows, actions.pause)
+        paused = sum(row.group == PAUSED for row in rows)
+        word = "resumed" if paused == len(rows) else "done" if paused else "paused"
+        await self._call_all(word, rows, actions.pause)
 
     async def _call_all(
         self, word: str, rows: Sequence[Row], command: Callable[[Row], tuple[str, ...] | None]
@@ -87,7 +89,7 @@ class Steering:
 
     async def compose(self, question: Question) -> Answer | Decision | None:
         """Ask for an answer, field by field if there is a form; return None after Esc."""
-        if question.fields and not (len(question.fields) == 1 and question.options):
+        if question.fields:
             return await self._fill(question)
         text = await self._ask("answer, or the number of an option" if question.options else "answer")
         return question.say(text) if text else None
@@ -97,14 +99,15 @@ class Steering:
         for field in question.fields:
             choices = " ".join(f"{number} {text}" for number, text in enumerate(field.choices, 1))
             label = f"{field.name}{'' if field.required else ' (optional)'}: {choices or field.kind}"
+            problem = ""
             while True:
-                typed = await self._ask(label)
+                typed = await self._ask(problem + label)
                 if typed is None:
                     return None
                 try:
                     texts = texts_of(field, typed)
                 except UwfError as error:
-                    self._tell(error.message, True)
+                    problem = f"{error.message} — "
                     continue
                 break
             if texts:
