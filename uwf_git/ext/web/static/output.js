@@ -85,7 +85,8 @@ function view(box) {
   }
 
   function draw() {
-    const top = lineAt(pre.scrollTop), last = Math.min(total, top + inView() + AROUND), begin = Math.max(1, top - AROUND);
+    const place = pre.scrollTop; // read before anything changes: later, it would be laid out for that
+    const top = lineAt(place), last = Math.min(total, top + inView() + AROUND), begin = Math.max(1, top - AROUND);
     const rows = [];
     const missing = new Set();
     for (let number = begin; number <= last; number += 1) {
@@ -103,7 +104,7 @@ function view(box) {
     code.querySelector(".found")?.classList.remove("found");
     code.replaceChildren(...rows);
     if (marked) lineOf(marked)?.classList.add("found");
-    code.style.top = `${pre.scrollTop - (top - begin) * HEIGHT - (total * HEIGHT <= TALLEST ? pre.scrollTop % HEIGHT : 0)}px`;
+    code.style.top = `${place - (top - begin) * HEIGHT - (total * HEIGHT <= TALLEST ? place % HEIGHT : 0)}px`;
   }
 
   function go(line) {
