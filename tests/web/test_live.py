@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +23,10 @@ from one_role import SPEAKER, tell
 from playwright.sync_api import Page, Route, expect
 from site_serving import Serve, keep_picture
 
+from uwf_git.engine.watching import Event as Happening
+from uwf_git.engine.watching import LinesPrinted, TurnFeed
+from uwf_git.ext.web import events as page_events
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.extended
@@ -210,6 +217,42 @@ def test_a_stream_tells_what_a_command_prints_without_secrets(client: httpx.Clie
         assert [next(heard).kind, next(heard).data["text"].count("\n")] == ["began", 3]
         write("end", "")
         assert [each.kind for each in heard] == ["turn", "step", "rest"]
+
+
+def test_what_is_printed_while_a_page_is_told_of_the_lines_before_is_not_waited_for(
+    instance: Instance, printing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_events, "_TICK", 3600.0)
+    lines = instance.store.repository.private / "runs" / f"{printing}.printed"
+
+    class Feed(TurnFeed):
+        def news(self) -> list[Happening]:
+            news = super().news()
+            if any(isinstance(event, LinesPrinted) for event in news) and not Path("more").exists():
+                write("more", "")
+                while b"FAILED" not in lines.read_bytes():
+                    time.sleep(0.01)
+            return news
+
+    async def read() -> None:
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, str]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if b"FAILED" in message.get("body", b""):
+                gone.set()
+
+        own = Instance(instance.location)
+        feed = Feed(own, ThreadId(printing))
+        stream = page_events._Stream(own.store.index.close, own, feed, await page_events._begin(feed))
+        await asyncio.wait_for(stream({"type": "http"}, receive, send), 60)
+        assert gone.is_set()
+
+    with ThreadPoolExecutor(1) as beside:  # a browser's loop may run here
+        beside.submit(lambda: asyncio.run(read())).result()
 
 
 def test_of_a_long_output_a_stream_tells_the_end(

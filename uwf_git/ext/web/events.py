@@ -155,6 +155,7 @@ class _Stream(Response):
         self._news = news
         self._begun = begun
         self._style = ansi.PLAIN
+        self._streamed = 0.0  # when its agent had printed something before the last look
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_gone(receive))
@@ -176,10 +177,9 @@ class _Stream(Response):
             self._end()
 
     async def _until_printed(self, gone: asyncio.Future[None]) -> None:
-        """Wait for a tick, or less if the agent prints something meanwhile."""
-        runs, thread = self._instance.runs, self._news.thread
-        before, end = runs.streamed(thread), time.monotonic() + _TICK
-        while not gone.done() and time.monotonic() < end and runs.streamed(thread) == before:
+        """Wait for a tick, or less if the agent has printed something since the last look."""
+        runs, thread, end = self._instance.runs, self._news.thread, time.monotonic() + _TICK
+        while not gone.done() and time.monotonic() < end and runs.streamed(thread) == self._streamed:
             await asyncio.wait((gone,), timeout=_GLANCE)
 
     def _data(self) -> Iterator[bytes]:
@@ -195,6 +195,7 @@ class _Stream(Response):
             if any(isinstance(event, watching.WorkStopped) for event in events):
                 return
             yield b""
+            self._streamed = self._instance.runs.streamed(self._news.thread)
             try:
                 events = self._news.news()
             except UwfError:  # it was removed, or can't be read: its page says so
