@@ -307,7 +307,7 @@ def test_a_store_that_goes_away_is_told_and_comes_back(uwf: Uwf, root: Path, thr
     async def script(player: Player) -> None:
         await player.wait("1 idle")
         root.rename(root.with_name("away"))
-        await player.wait(lambda text: "1 idle" not in text)
+        await player.wait(lambda text: "no store at " in text.splitlines()[1])
         await player.press("j", "enter", "tab", "r", "escape")
         root.with_name("away").rename(root)
         await player.wait("1 idle")

@@ -146,6 +146,7 @@ class Top(App[None]):
                 board, live = await self._reader(partial(self._feed.look, wanted))
             except UwfError as error:
                 board, live = Board(problem=error.message), None
+                self._is_stale = True
             if board is not None:
                 self._take(board)
             if live is not None and self._follows(running):
@@ -175,6 +176,7 @@ class Top(App[None]):
         if self._list.is_bare:
             self._awake.set()
         self._list.problem, self._list.left_out = board.problem, board.left_out
+        self._list.is_filtered = bool(self._filter.words)
         self._list.marked &= places.keys()
         asking = {row.thread for row in board.rows if row.group == ASKS}
         self._answered = {at: key for at, key in self._answered.items() if at in asking}

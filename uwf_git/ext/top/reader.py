@@ -32,11 +32,13 @@ class Reader:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _opened(self) -> Instance:
-        # The configuration is read once by an open store.
-        signatures = [signature(self._location.root / name) for name in ("config.yaml", ".env")]
+        # The configuration is read once by an open store, which doesn't see that it was removed.
+        root, git_dir = self._location.root, self._location.git_dir
+        signatures = [signature(path) for path in (root / "config.yaml", root / ".env", git_dir / "HEAD")]
         if self._instance is None or signatures != self._signatures:
             if self._instance is not None:
                 self._instance.store.index.close()
+                self._instance = None
             instance = Instance(self._location)
             instance.threads.place = self._place
             instance.warn = instance.store.repository.lockfiles.told = lambda text: None

@@ -65,7 +65,7 @@ class Steering:
         elif commands:
             self._tell(f"{word}: {named(commands[0][0], len(commands))}")
         else:
-            self._tell("it has ended", True)
+            self._tell("it has ended" if rows else "there is no thread", True)
 
     async def extend(self, action: extensions.ThreadAction, rows: Sequence[Row]) -> None:
         """Start an extension's action on those of the threads to which it is offered."""

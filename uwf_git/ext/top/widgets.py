@@ -105,6 +105,7 @@ class ThreadList(Surface):
     marked: frozenset[str] = frozenset()
     problem = ""
     left_out = 0
+    is_filtered = False
     cursor = 0
     top = 0
     is_active = True
@@ -140,7 +141,9 @@ class ThreadList(Surface):
                 return (), ""
             if self.problem:
                 return [(f" {flat(self.problem)}" if not y else "", "bad")], ""
-            others = left_out_line(self.left_out) if self.left_out else ""
+            others = "" if self.is_filtered else "/ --all has those that have ended"
+            if self.left_out:
+                others = left_out_line(self.left_out)
             return [(f" {others if y else 'no such threads'}", "dim")], ""
         row = self.rows[place]
         base = ("chosen" if self.is_active else "bold") if place == self.cursor else ""
