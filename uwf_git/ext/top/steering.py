@@ -10,7 +10,7 @@ from uwf_git.ext.top import actions
 from uwf_git.ext.top.board import PAUSED, Row
 from uwf_git.ext.top.question import Answer, Decision, Question, texts_of
 from uwf_git.ext.top.reader import Reader
-from uwf_git.plugin import CommandFailed, Instance, ThreadId, UwfError, extensions, one_line
+from uwf_git.plugin import CommandFailed, Instance, ThreadId, ThreadState, UwfError, extensions, one_line
 
 
 class Ask(Protocol):
@@ -45,7 +45,7 @@ class Steering:
 
     async def pause(self, rows: Sequence[Row]) -> None:
         paused = sum(row.group == PAUSED for row in rows)
-        word = "resumed" if paused == len(rows) else "done" if paused else "paused"
+        word = "resumed" if paused == len(rows) else "done" if paused else ThreadState.PAUSED.label
         await self._call_all(word, rows, actions.pause)
 
     async def _call_all(
