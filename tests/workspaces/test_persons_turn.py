@@ -10,7 +10,7 @@ import pytest
 from cli_samples import GATE, on_terminal, write
 from commands import git
 from conftest import Uwf
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 from site_serving import Serve
 from two_machines import Machine
 from workflows import opened
@@ -51,13 +51,14 @@ def test_a_terminal_shows_the_changes_above_the_fields(uwf: Uwf, coded: str) -> 
 
 
 def test_a_page_shows_the_changes_above_the_form(serve: Serve, browser_page: Page, coded: str) -> None:
-    browser_page.goto(serve("--write").launch)
-    browser_page.get_by_role("link", name="Announce it").click()
-    browser_page.get_by_text("The patch").click()
-    added = browser_page.get_by_text("+added by writer")
-    expect(added).to_be_visible()
-    above, below = added.bounding_box(), browser_page.get_by_role("button", name="send").bounding_box()
-    assert above is not None and below is not None and above["y"] < below["y"]
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    for address in ("/", f"/thread/{coded}"):
+        browser_page.goto(serving.address + address)
+        added = browser_page.get_by_role("insertion").filter(has_text="added by writer")
+        added.scroll_into_view_if_needed()
+        above, below = added.bounding_box(), browser_page.get_by_role("button", name="send").bounding_box()
+        assert above is not None and below is not None and above["y"] < below["y"]
 
 
 def test_what_a_person_changed_in_the_worktree_is_kept_with_the_answer(
