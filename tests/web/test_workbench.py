@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
 import spent_threads as spent
-from cli_samples import ASKS, REJECTS_ONCE, scripted, write
+from cli_samples import ASKS, PAIR, REJECTS_ONCE, scripted, write
+from commands import git
 from conftest import Uwf
 from lived_in import LivedIn
 from playwright.sync_api import Page, expect
@@ -191,3 +194,38 @@ graph: {{$START: [{{role: {name}}}], {name}: [{{role: $END}}]}}
         assert browser_page.evaluate("document.documentElement.scrollWidth") <= width
         header = browser_page.locator(".run").bounding_box()
         assert header and (header["height"] <= 64 or width < 960)
+
+
+WRITES_A_FILE = """\
+from pathlib import Path
+from uwf_git.kit import Reply, create_agent
+
+def run(ctx):
+    number = len(list(Path().glob("part-*.txt"))) + 1
+    Path(f"part-{number}.txt").write_text(f"written by step {number}\\n")
+    output = {"text": "done"} if number % 2 else {"approved": number == 4}
+    return Reply("", output=output, session="none", cost=number / 4)
+
+create_agent("writes", run).main()
+"""
+
+
+def test_what_step_4_changed_and_cost_is_said_after_two_keys(
+    serve: Serve, browser_page: Page, uwf: Uwf, script: Callable[[str, str], Path]
+) -> None:
+    git("init", "-q", ".")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    start = ("thread", "start", write("pair.yaml", PAIR), "-p", "Do it", "--workspace", "worktree")
+    thread = uwf(*start).json["thread"]
+    uwf("thread", "run", thread, "--agent", script("writes", WRITES_A_FILE))
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/threads")
+    keys, step = browser_page.keyboard, browser_page.locator("article.chosen")
+    keys.press("j")
+    keys.press("Enter")
+    expect(step.get_by_role("heading", name="Step 4: critic")).to_be_visible()
+    expect(step).to_contain_text("$1.00")
+    expect(step).to_contain_text("1 file changed, +1 -0")
+    keys.press("d")
+    expect(step.get_by_text("written by step 4")).to_be_visible()
