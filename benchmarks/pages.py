@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -22,6 +23,8 @@ from stores import UWF, Lab
 _STEPS = 1000
 _PLENTY = 150_000  # bytes
 _LOOKS = (2.0, 2.5, 3.1, 3.9)  # seconds between the looks of a page that is only open, in its first ten
+_REST = 30  # and of one that nobody has touched for a while
+_PAGES = 100
 
 AGENT = """
 import time
@@ -48,6 +51,9 @@ def first_page(folder: Path, size: Size) -> Iterator[Row]:
         (seconds,) = fastest(size.few_turns, timed(lambda: _get(client, "/threads")))
         yield cost(f"the first page of {size.many:,} threads, by HTTP", seconds, 0.3)
         yield _sent(client, "the same", "/threads")
+        for name, path in (("inbox", "/"), ("spending", "/stats"), ("workflow", "/workflow/by-status")):
+            (seconds,) = fastest(size.few_turns, timed(partial(_get, client, path)))
+            yield cost(f"the {name} page of the same, by HTTP", seconds, 0.3)
         tag = client.get("/threads").headers["etag"]
         time.sleep(2.5)  # what has just changed is looked at more closely
         began, used = time.monotonic(), _used(pid)
@@ -56,6 +62,11 @@ def first_page(folder: Path, size: Size) -> Iterator[Row]:
             tag = client.get("/threads", headers={"If-None-Match": tag}).headers["etag"]
         share = 100 * (_used(pid) - used) / (time.monotonic() - began)
         yield Row("an open page's looks, of one CPU", share, "%", None, 1)
+        looks, used = 100 * size.few_turns, _used(pid)
+        for _ in range(looks):
+            assert client.get("/threads", headers={"If-None-Match": tag}).status_code == 304
+        share = 100 * (_used(pid) - used) * _PAGES / looks / _REST
+        yield Row(f"the looks of {_PAGES} pages at rest, of one CPU", share, "%", None, 0.5)
 
 
 def a_long_thread(folder: Path, size: Size) -> Iterator[Row]:

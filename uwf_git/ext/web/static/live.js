@@ -10,7 +10,7 @@ import { anchored, hold, ROW } from "./reading.js";
 import { count, listen, silence } from "./stream.js";
 import { refresh } from "./times.js";
 
-const SOON = 2000, LATER = 5000, REST = 10000; // milliseconds between two requests
+const SOON = 2000, LATER = 5000, REST = 30000; // milliseconds between two requests
 const AWAY = 60000; // milliseconds after which a reader who does nothing may be away
 const SWAP = "page strip:false";
 
@@ -39,7 +39,8 @@ async function look() {
   const visit = visits;
   const answer = await current({ "If-None-Match": tag });
   if (visit !== visits) return; // another page is shown meanwhile
-  pause = answer.status === 200 ? SOON : Math.min(Date.now() - active > AWAY ? REST : LATER, pause * 1.25);
+  const most = Math.max(LATER, Math.min(REST, (Date.now() - active) / 6)); // 10 seconds after a minute, 30 after three
+  pause = answer.status === 200 ? SOON : Math.min(most, pause * 1.25);
   if (answer.status === 200) {
     tag = answer.tag ?? tag;
     await take(answer.page);
