@@ -127,6 +127,7 @@ function prepare() {
   box.dataset.live = "1";
   box.dataset.liveOwn = "";
   box.tabIndex = 0;
+  box.style.overflowAnchor = "none"; // its place is kept here
   box.setAttribute("aria-label", "Turns of the step that is being made");
   box.dataset.made = (box.dataset.after ?? "").split(".")[0];
   box.scrollTop = box.scrollHeight;
