@@ -158,6 +158,7 @@ def test_a_person_clicks_and_sees_where_the_work_went(
     link = browser_page.get_by_role("link", name=f"pull #{forge.number} open")
     expect(link).to_have_attribute("href", f"{forge.server.web}/pulls/{forge.number}")
     forge.server.merge(forge.number)
+    browser_page.locator("#menu > summary").click()
     browser_page.get_by_role("button", name="Sync with reviews").click()
     expect(browser_page.get_by_role("link", name=f"merged #{forge.number}")).to_be_visible(timeout=30_000)
     expect(browser_page.get_by_role("button", name="Land")).to_have_count(0)
