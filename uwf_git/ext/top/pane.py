@@ -220,7 +220,7 @@ def _changes(instance: Instance, head: Head, number: int | None) -> Iterator[Lin
     who = f"{role_name(view['role'])} by {view['by']}"
     yield line(" · ".join(filter(None, [f"step {number}", who, *amounts, view["verdict"]])), "bold")
     if (changes := view.get("changes")) is None:
-        yield line("no files changed", "dim")
+        yield line(view["unshown"] or "no files changed", "dim")
     elif changes["absence"]:
         yield line(changes["absence"], "warn")
     else:
