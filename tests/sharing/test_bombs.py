@@ -295,7 +295,7 @@ def test_each_command_has_one_bound_for_slow_conditions_and_names_what_it_did_no
     listed = ada("thread", "list").json
     assert all("not determined" in each["problem"] for each in listed)
     page = (tmp_path / "pages" / "index.html").read_text()
-    assert page.count("not determined") == len(pondering)
+    assert page.count(">not determined") == len(pondering)
 
 
 def test_a_step_has_the_whole_time_for_its_decision(ada: Machine, pondering: list[str]) -> None:
