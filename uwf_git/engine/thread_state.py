@@ -16,6 +16,7 @@ from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
     from uwf_git.engine.human_roles import HumanRoles
+    from uwf_git.format.ids import Hash
     from uwf_git.store.history import Head
     from uwf_git.store.index import ArchiveRow
     from uwf_git.store.instance import Instance
@@ -89,6 +90,8 @@ class ThreadStates:
         self.code = frozenset(instance.store.index.hashes_of_type(CODE))
         self.budgets = Budgets(instance)
         self.people = HumanRoles(instance)
+        self._plain: dict[Hash | None, bool] = {}
+        """Whether a workflow is no code, and no person plays a role of it."""
 
     def of(self, head: Head | DamagedThread) -> ThreadState:
         """Return a thread's state. A paused thread is running until its step in progress ends."""
@@ -96,7 +99,24 @@ class ThreadStates:
             return ThreadState.CORRUPT
         if head.archive is None and head.thread in self.running:
             return ThreadState.RUNNING
+        if head.archive is None and not self._may_rest_otherwise(head):
+            return ThreadState.IDLE
         return _OneOfMany(self, head).state()
+
+    def _may_rest_otherwise(self, head: Head) -> bool:
+        """Return whether a thread may be in one of RESTS."""
+        row = head.row
+        if row.workflow not in self._plain:
+            is_code = row.workflow in self.code
+            self._plain[row.workflow] = not is_code and not self.people.among(row)
+        return (
+            row.asks
+            or head.waits_for_join
+            or not self._plain[row.workflow]
+            or head.thread in self.paused
+            or ATTEMPTS + head.thread in self.tried
+            or self.budgets.may_limit(head)
+        )
 
 
 class _OneOfMany(RestingThread):

@@ -29,9 +29,12 @@ from uwf_git.store.new_record import NewRecord
 from uwf_git.store.version_files import VersionFiles
 
 if TYPE_CHECKING:
+    from uwf_git.format.node import Node
     from uwf_git.git.objects import Commit
     from uwf_git.store.indexing import Store
     from uwf_git.workflow.compile import Compiled
+
+_PARSED = 64  # workflows that are kept parsed
 
 
 class Version(NamedTuple):
@@ -391,6 +394,10 @@ class Registry(Versions["Compiled"]):
     refs = ref_kinds.WORKFLOWS
     kept = "a workflow"
 
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._parsed: dict[Hash, tuple[Node, Workflow]] = {}
+
     def name_of(self, definition: Compiled) -> str:
         return definition.workflow.name
 
@@ -449,7 +456,12 @@ class Registry(Versions["Compiled"]):
         content = self._store.get(node)
         if not is_kind(content.type, "workflow"):
             raise Invalid(f"node {node} is not a workflow", "see: uwf workflow list")
-        return parse_workflow(content.payload)
+        known = self._parsed.get(node)
+        if known is None or known[0] is not content:  # the store keeps what is read often
+            if len(self._parsed) >= _PARSED:
+                self._parsed.clear()
+            known = self._parsed[node] = content, parse_workflow(content.payload)
+        return known[1]
 
     def source(self, commit: Oid) -> bytes:
         name = self._definition_file(commit)
