@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
@@ -11,12 +12,13 @@ from uwf_git.engine.budget import used_up
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.human_turn import Ballot, human_turn
+from uwf_git.engine.human_turn import Ballot, command_for, human_turn
 from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.thread_state import RestingThread, ThreadStates
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
+from uwf_git.format.types import OF_BRANCH
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import DamagedThread
@@ -85,24 +87,47 @@ def waiting_for_people(
     instance: Instance, among: Iterable[tuple[Head | DamagedThread, ThreadState]] | None = None
 ) -> list[Waits]:
     """Return all waiting threads of the project, or those `among` some in their states, oldest first, without running,
-    paused and unreadable ones. A sub-workflow's question appears once, with the parent thread."""
+    paused and unreadable ones. A sub-workflow's question appears once, with the parent thread. What follows a head
+    that the index knows is not read for a list: such a question has no words yet, see `with_words`."""
     if among is None:
         states = ThreadStates(instance)
         among = ((head, states.of(head)) for head in instance.threads.meant() if isinstance(head, Head))
+    readable = [(head, state) for head, state in among if isinstance(head, Head)]
+    questions = [head.node for head, state in readable if state.request is Request.QUESTION]
+    index = instance.store.index
+    known, branches = index.decisions_at(questions), frozenset(index.hashes_with(OF_BRANCH))
     roles, people = HumanRoles(instance), list[Waits]()
-    for head, state in among:
-        if not isinstance(head, Head):
-            continue
+    for head, state in readable:
         try:
-            waits = waits_in(instance, head, state, roles)
+            if state.request is Request.QUESTION and head.node in known and head.row.agent != HUMAN:
+                waits: Waits | None = _without_words(head, state.request)
+            else:
+                waits = waits_in(instance, head, state, roles)
         except UwfError:
             continue
         if waits is not None:
-            people.append(waits._replace(parent=min(parents_of(instance, head), default="")))
+            above = parents_of(instance, head) if head.row.start in branches else ()
+            people.append(waits._replace(parent=min(above, default="")))
     asking = {item.thread for item in people}
     owners = instance.sessions.owners(SUBWORKFLOW, asking)
     people = [item for item in people if owners.get(item.thread) not in asking]
     return sorted(people, key=lambda entry: (entry.since, entry.thread))
+
+
+def _without_words(head: Head, request: Request) -> Waits:
+    row = head.row
+    named = row.name or "", row.workflow or "", row.title or ""
+    command = command_for(head.thread, ())
+    return Waits(head.thread, request, *named, "", "", (), "", head.updated, command, head.node)
+
+
+def with_words(instance: Instance, waits: Waits, listed: tuple[Head | DamagedThread, ThreadState]) -> Waits:
+    """Return a question of `waiting_for_people` as `waits_in` has it; without words, if it cannot be read."""
+    head, state = listed
+    with suppress(UwfError):  # reported by the command that reads the thread
+        if waits.kind is Request.QUESTION and not waits.question and isinstance(head, Head):
+            return (waits_in(instance, head, state) or waits)._replace(parent=waits.parent)
+    return waits
 
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:
@@ -117,9 +142,7 @@ def waits_in(
     """As `waits_of`, of a thread in a state. None also for one whose call asks: the call has its own request."""
     if state.request is None:
         return None
-    row = head.row
-    named = row.name or "", row.workflow or "", row.title or ""
-    waits = Waits(head.thread, state.request, *named, "", "", (), "", head.updated, "", head.node)
+    waits = _without_words(head, state.request)
     match state.request:
         case Request.QUESTION:
             next_turn, fields = outlook(instance, head), fields_wanted(instance, head)

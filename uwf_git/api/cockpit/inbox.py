@@ -22,6 +22,7 @@ from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import iso, nearest
 from uwf_git.base.thread_states import Group, Request, ThreadState
 from uwf_git.engine.permission_requests import permission_requests, request_value
+from uwf_git.engine.waits import with_words
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
 
@@ -42,8 +43,8 @@ def groups() -> dict[str, str]:
 
 
 class InboxEntry(NamedTuple):
-    """A thread in a `group` of the inbox, with what it waits for, or the `request` of its agent for leave, as
-    `request_value` returns it."""
+    """A thread in a `group` of the inbox, with what it waits for, as of `waiting_for_people`, or the `request` of its
+    agent for leave, as `request_value` returns it."""
 
     group: str
     listed: ListedThread
@@ -91,6 +92,12 @@ def inbox_entries(instance: Instance, whom: str | None = None, only: Iterable[st
 
 def inbox_items(instance: Instance, entries: Sequence[InboxEntry]) -> list[dict[str, Any]]:
     """Return what `inbox` does, of some of its entries."""
+    entries = [
+        entry
+        if entry.waits is None
+        else entry._replace(waits=with_words(instance, entry.waits, entry.listed))
+        for entry in entries
+    ]
     waits = {entry.listed.thread: entry.waits for entry in entries if entry.waits is not None}
     values = thread_items(instance, [entry.listed for entry in entries], waits)
     commands = {FAILED: _ways_on, **{action.name: _does(action) for action in _queues()}}
