@@ -208,6 +208,8 @@ def test_claude_takes_a_remark_with_the_next_result_of_a_tool(
     ("program", "options", "call"),
     [
         ("claude-agent-acp", (), Call("Bash", {"command": "true", "description": "does nothing"})),
+        # Its own sandbox can hide the tests' folder, and its helpers in it.
+        ("codex-acp", ("--mode", "agent-full-access"), Call("exec_command", {"cmd": "true"})),
     ],
 )
 def test_a_real_acp_agent_goes_on_with_the_remark(
@@ -231,5 +233,35 @@ def test_a_real_acp_agent_goes_on_with_the_remark(
         came = steps.step()
     assert came.output == {"summary": "It is done."}, came.error
     assert [turn["text"] for turn in came.turns if turn["role"] == "user"] == [TEXT]
-    assert TEXT in json.dumps(server.asked[-1].body)
+    assert TEXT in server.asked[-1].prompt
+    assert [made.name for made in server.asked[-1].calls] == [call.name], "it is the same session"
     assert roles(uwf, steps.thread) == ["worker"]
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(120)
+def test_a_remark_to_codex_exec_is_said_to_come_with_the_next_prompt_and_does(
+    uwf: Uwf,
+    instance: Instance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent_programs.program("codex")
+    with serving(key=agent_programs.KEY, aside=beside) as server:
+        for name, value in agent_programs.environment("codex", server, tmp_path / "home").items():
+            monkeypatch.setenv(name, value)
+        work = start_loop(Instance.open())
+        (thread,) = [item["thread"] for item in uwf("thread", "list").json]
+        shown = []
+
+        def play(_: Asked) -> Turn:
+            shown.append(uwf("thread", "say", thread, "-m", TEXT, "--format", "text").out)
+            return Call("exec_command", {"cmd": "true"})
+
+        server.play([play, Say("---\nstatus: again\n---\n"), Say("---\nstatus: done\n---\n")])
+        work("uwf-codex --sandbox danger-full-access")
+        assert shown == ["the remark waits: at the next prompt\n"]
+        assert not any(TEXT in json.dumps(asked.body) for asked in server.asked)
+        work("uwf-codex --sandbox danger-full-access")
+    assert f"The user remarks:\n\n{TEXT}" in server.asked[-1].prompt
+    assert roles(uwf, thread) == ["worker", "$USER", "worker"]

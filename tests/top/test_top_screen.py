@@ -242,7 +242,7 @@ def test_a_remark_to_a_running_agent_is_kept(
         await player.press("a")
         await player.wait("a remark to the agent")
         await player.type("Look twice")
-        await player.wait("kept: ")
+        await player.wait("at the next prompt: Look twice")
 
     play(played)
     assert "Look twice" in uwf("thread", "show", thread).out

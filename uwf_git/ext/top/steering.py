@@ -10,7 +10,16 @@ from uwf_git.ext.top import actions
 from uwf_git.ext.top.board import PAUSED, Row
 from uwf_git.ext.top.question import Answer, Decision, Question, texts_of
 from uwf_git.ext.top.reader import Reader
-from uwf_git.plugin import CommandFailed, Instance, ThreadId, ThreadState, UwfError, extensions, one_line
+from uwf_git.plugin import (
+    CommandFailed,
+    Instance,
+    ThreadId,
+    ThreadState,
+    UwfError,
+    extensions,
+    one_line,
+    remark_fate,
+)
 
 
 class Ask(Protocol):
@@ -84,8 +93,9 @@ class Steering:
 
     async def remark(self, row: Row) -> None:
         if text := await self._ask("a remark to the agent, or for the next prompt"):
-            await self._commands.call(("thread", "say", f"--message={text}", "--", row.thread))
-            self._tell(f"kept: {one_line(text, 60)}")
+            value = await self._commands.call(("thread", "say", f"--message={text}", "--", row.thread))
+            fate = remark_fate(value["remark"]) if "remark" in value else "at the next prompt"
+            self._tell(f"{fate}: {one_line(text, 60)}")
 
     async def compose(self, question: Question) -> Answer | Decision | None:
         """Ask for an answer, field by field if there is a form; return None after Esc."""
