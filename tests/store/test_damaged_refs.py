@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +291,32 @@ def test_a_packed_refs_that_was_read_is_read_anew_when_it_is_replaced_or_all_ref
     packed.unlink()
     with pytest.raises(StoreDamaged, match="gone"):
         read_ref(tmp_path, names[500])
+
+
+def in_place(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def by_another_file(path: Path, text: str) -> None:
+    path.with_name("other.lock").write_text(text)
+    path.with_name("other.lock").replace(path)
+
+
+@pytest.mark.parametrize("write", [in_place, by_another_file])
+def test_a_loose_ref_that_was_read_is_read_again_however_it_changed(
+    tmp_path: Path, write: Callable[[Path, str], None]
+) -> None:
+    ref = tmp_path / "refs/uwf/threads/A"
+    ref.parent.mkdir(parents=True)
+    ref.write_text("a" * 40 + "\n")
+    before = ref.stat()
+    while time.time_ns() < before.st_ctime_ns + 2_100_000_000:  # it is known from then on
+        time.sleep(0.1)
+    for text in ("a", "b", "c"):
+        assert [str(oid) for oid in read_refs(tmp_path, "refs/uwf/").values()] == [text * 40]
+        write(ref, chr(ord(text) + 1) * 40 + "\n")
+        os.utime(ref, ns=(before.st_atime_ns, before.st_mtime_ns))
+    ref.write_text("no id")
+    assert read_refs(tmp_path, "refs/uwf/") == {"refs/uwf/threads/A": None}
+    ref.unlink()
+    assert read_refs(tmp_path, "refs/uwf/") == {}

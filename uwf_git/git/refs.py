@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import stat
+import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,8 @@ _ENTRY = rb"(?m)^[0-9a-f]{40} (\S+)\n(?:\^[0-9a-f]{40}\n)?"
 _BLOCK = 4096
 _SMALL = 32 << 10  # bytes of a packed-refs that is read at once, and known until it is replaced
 _MAX_PARTIAL_READS = 8  # packed-refs with more parts than this are read whole
+_RACY = 2_000_000_000  # nanoseconds for which a file may change again and have the same time
+_MOST_LOOSE = 20_000  # loose refs that are known until their files change
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
 
 
@@ -176,7 +179,7 @@ def _loose_refs(git_dir: Path, prefix: str, read: bool, without: str) -> dict[st
                 if name + "/" != without:
                     folders.append(name)
             elif not name.endswith(".lock"):
-                oids[name] = _loose_ref(entry.path) if read else None
+                oids[name] = _loose_ref(entry) if read else None
                 if read and oids[name] is None and not os.path.lexists(entry.path):
                     del oids[name]  # it was deleted meanwhile, or packed
     return oids
@@ -319,6 +322,8 @@ _parsed: tuple[object, _Packed] = (None, _NO_REFS)
 """The same, parsed."""
 # While the file that was read is open no other gets its inode, by which it is known.
 _whole_file = -1
+_loose: dict[str, tuple[tuple[int, ...], Oid]] = {}
+"""Loose refs by path, with what their files were known by when they were read."""
 
 
 def _known_packed(git_dir: Path) -> _Packed | None:
@@ -506,17 +511,28 @@ def _object_id(text: str) -> Oid | None:
     return Oid(hex=text) if _HEX.fullmatch(text) else None
 
 
-def _loose_ref(path: str) -> Oid | None:
-    # Of thousands each call counts: anything but a regular file refuses the read at a place.
+def _loose_ref(entry: os.DirEntry[str]) -> Oid | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = entry.stat(follow_symlinks=False)
+        times = status.st_mtime_ns, status.st_ctime_ns
+        key = status.st_ino, status.st_size, *times
+        known = _loose.get(entry.path)
+        if known is not None and known[0] == key:
+            return known[1]
+        # Of thousands each call counts: anything but a regular file refuses the read at a place.
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             data = os.pread(descriptor, 101, 0)
         finally:
             os.close(descriptor)
     except OSError:
         return None
-    return None if len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
+    oid = None if len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
+    if oid is not None and stat.S_ISREG(status.st_mode) and abs(time.time_ns() - max(times)) > _RACY:
+        if len(_loose) >= _MOST_LOOSE:
+            _loose.clear()
+        _loose[entry.path] = key, oid
+    return oid
 
 
 def _read(source: int | bytes, size: int, at: int) -> bytes:
