@@ -425,14 +425,14 @@ class Index(SqliteCache):
         """Return refs that disappeared without being deleted here, with their last ids; some may be back."""
         return dict(self._run("SELECT name, oid FROM missed"))
 
-    def tip_commits(self, prefix: str) -> dict[str, CommitRow]:
-        """Return the last seen commits of the refs under a prefix."""
+    def tips_with_commits(self, prefix: str) -> list[tuple[Tip, CommitRow | None]]:
+        """Return the refs under a prefix, with their last seen commits if these are known."""
         rows = self._run(
-            "SELECT tips.name, commits.* FROM tips JOIN commits ON tips.tip = commits.oid"
+            "SELECT tips.*, commits.* FROM tips LEFT JOIN commits ON tips.tip = commits.oid"
             " WHERE tips.name >= ? AND tips.name < ?",
             (prefix, prefix + "~"),
         )
-        return {row[0]: CommitRow(*row[1:]) for row in rows}
+        return [(Tip(*row[:4]), CommitRow(*row[4:]) if row[4] is not None else None) for row in rows]
 
     def heads_at(self, last: Hash | bytes) -> list[str]:
         """Return the refs of threads whose last commit is this one, or is about this node."""

@@ -201,10 +201,11 @@ class Threads(Histories):
     def ids(self) -> set[ThreadId]:
         return self._ids_of_refs() | self._store.folded_threads()
 
-    def _ids_of_refs(self) -> set[ThreadId]:
+    def _ids_of_refs(self, apart_from: Set[str] = frozenset()) -> set[ThreadId]:
         threads: set[ThreadId] = set()
         for prefix in (layout.THREADS, layout.ARCHIVE):
-            names = (name.removeprefix(prefix) for name in self._repository.ref_names(prefix))
+            refs = set(self._repository.ref_names(prefix)) - apart_from
+            names = (name.removeprefix(prefix) for name in refs)
             threads.update(ThreadId(name) for name in names if is_thread_id(name))
         return threads
 
@@ -272,16 +273,15 @@ class Threads(Histories):
         """Return the active threads, or all, newest id first, including Damaged ones. Reads no history."""
         self._store.sync()
         index = self._store.index
-        tips = index.tips()
-        rows = {**index.tip_commits(layout.THREADS), **index.tip_commits(layout.ARCHIVE)}
         tags = index.archives()
         heads: dict[ThreadId, Head | DamagedThread] = {}
+        names: set[str] = set()
         for prefix in (layout.THREADS, layout.ARCHIVE):  # the archive, being second, wins
-            for name, tip in tips.items():
-                thread = ThreadId(name.removeprefix(prefix))
-                if not name.startswith(prefix) or not is_thread_id(thread):
+            for tip, row in index.tips_with_commits(prefix):
+                thread, tag = ThreadId(tip.name.removeprefix(prefix)), tags.get(tip.oid)
+                names.add(tip.name)
+                if not is_thread_id(thread):
                     continue
-                row, tag = rows.get(name), tags.get(tip.oid)
                 if row is None or tip.tip is None or (prefix == layout.ARCHIVE and tag is None):
                     if now := self._now(thread, tip.problem):  # it may have moved since the refs were read
                         heads[thread] = now
@@ -290,11 +290,11 @@ class Threads(Histories):
                 else:
                     heads[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
         folded = index.folded_threads()
-        for thread in self._ids_of_refs() - heads.keys() - folded:
+        for thread in self._ids_of_refs(apart_from=names) - heads.keys() - folded:
             if now := self._now(thread):  # it began since then
                 heads[thread] = now
         for thread in heads.keys() & folded:
-            if layout.ARCHIVE + thread not in tips:
+            if layout.ARCHIVE + thread not in names:
                 del heads[thread]
         for thread, head in self._folded(damaged=not archived).items():
             heads.setdefault(thread, head)
