@@ -8,6 +8,7 @@ is parsed, and nowhere else.
 
 from collections.abc import Callable, Iterable
 from enum import Enum, unique
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from uwf_git.base import errors
@@ -252,6 +253,7 @@ def words_in(group: Group) -> tuple[str, ...]:
     return words(state for state in ThreadState if state.group is group)
 
 
+@lru_cache(64)
 def states_of(word: str) -> tuple[ThreadState, ...]:
     """Return the states that have a word, the first of them without an end; none for a word of something else."""
     return tuple(state for state in ThreadState if state.word == word)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from uwf_git.base.errors import UwfError
 from uwf_git.base.thread_states import RESTS, ThreadState
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
-from uwf_git.engine.conversation import at_rest
+from uwf_git.engine.conversation import at_rest, in_conversation
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
 from uwf_git.store.layout import ATTEMPTS
@@ -92,6 +94,7 @@ class ThreadStates:
         self.people = HumanRoles(instance)
         self._plain: dict[Hash | None, bool] = {}
         """Whether a workflow is no code, and no person plays a role of it."""
+        self._talks: dict[Hash | None, bool] = {}
 
     def of(self, head: Head | DamagedThread) -> ThreadState:
         """Return a thread's state. A paused thread is running until its step in progress ends."""
@@ -102,6 +105,14 @@ class ThreadStates:
         if head.archive is None and not self._may_rest_otherwise(head):
             return ThreadState.IDLE
         return _OneOfMany(self, head).state()
+
+    def may_talk(self, head: Head) -> bool:
+        """Return whether a thread may be a conversation at rest."""
+        workflow = head.row.workflow
+        if workflow not in self._talks:
+            with suppress(UwfError):  # of a thread that can't be read, its reader says why
+                self._talks[workflow] = in_conversation(self.instance, head)
+        return self._talks.get(workflow, True)
 
     def _may_rest_otherwise(self, head: Head) -> bool:
         """Return whether a thread may be in one of RESTS."""
@@ -134,6 +145,9 @@ class _OneOfMany(RestingThread):
 
     def awaits_person(self) -> bool:
         return self._look.people.among(self.head.row) and super().awaits_person()
+
+    def asks(self) -> bool:
+        return self.head.row.asks and (not self._look.may_talk(self.head) or super().asks())
 
     def is_paused(self) -> bool:
         return self.head.thread in self._look.paused

@@ -105,9 +105,10 @@ def waiting_for_people(
                 waits = waits_in(instance, head, state, roles)
         except UwfError:
             continue
+        if waits is not None and head.row.start in branches:
+            waits = waits._replace(parent=min(parents_of(instance, head), default=""))
         if waits is not None:
-            above = parents_of(instance, head) if head.row.start in branches else ()
-            people.append(waits._replace(parent=min(above, default="")))
+            people.append(waits)
     asking = {item.thread for item in people}
     owners = instance.sessions.owners(SUBWORKFLOW, asking)
     people = [item for item in people if owners.get(item.thread) not in asking]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from uwf_git.ext.web import output
 from uwf_git.plugin import (
@@ -102,9 +102,8 @@ def _when(moment: float | str | None) -> Markup:
     """Return a time (Unix seconds or JSON) in words, with the exact time on hover and for scripts."""
     if (seconds := _seconds(moment)) is None:
         return Markup("")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        iso(seconds), _exact(seconds), time_ago(seconds)
-    )
+    words = escape(time_ago(seconds))
+    return Markup(f'<time datetime="{iso(seconds)}" title="{_exact(seconds)}">{words}</time>')
 
 
 def _exactly(moment: float | str | None) -> Markup:
