@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 8  # workflows within each other
 _RACY = 2_000_000_000  # nanoseconds: no file system's clock is coarser
+_FINE, _COARSE = 100_000_000, 10_000_000  # a time that is no multiple of the second is finer than the first
 
 
 class Freshness:
@@ -43,15 +44,15 @@ class Freshness:
         return mark != before
 
     def mark(self) -> tuple[int, ...]:
-        """Return a value that differs if a ref changed in between. File systems have coarse clocks, so a very
-        recent change's mark is unique."""
+        """Return a value that differs if a ref changed in between. File systems have coarse clocks, so a change that
+        is more recent than theirs can tell has a unique mark. Clocks of other machines may be off, so each change has
+        one more mark later."""
         signatures = [_changed(path) for path in (*self._folders, *self._also)]
         signatures += () if self._folders else self._all()
-        times = [number for signature in signatures for number in signature]
         now = time.time_ns()
-        return (
-            (*times, now) if any(abs(now - signature[0]) < _RACY for signature in signatures) else (*times,)
-        )
+        recent = [signature[0] for signature in signatures if abs(now - signature[0]) < _RACY]
+        is_racy = any(abs(now - changed) < _FINE or changed % _COARSE == 0 for changed in recent)
+        return *(number for signature in signatures for number in signature), now if is_racy else bool(recent)
 
     def _all(self) -> Iterator[tuple[int, ...]]:
         waiting = [self._top]
