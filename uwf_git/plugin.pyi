@@ -90,7 +90,9 @@ from uwf_git.api.cockpit.inbox import inbox_items as inbox_items
 from uwf_git.api.cockpit.matrix import matrix as _branch_matrix
 from uwf_git.api.cockpit.patch import patch_files as patch_files
 from uwf_git.api.cockpit.place import places as _node_places
+from uwf_git.api.cockpit.retry import fork_to_retry as fork_to_retry
 from uwf_git.api.cockpit.retry import plan_retry as plan_retry
+from uwf_git.api.cockpit.retry import to_retry as to_retry
 from uwf_git.api.cockpit.rows import rows_of as _thread_rows
 from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief

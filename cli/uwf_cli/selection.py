@@ -82,6 +82,7 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             help=f"Select threads with these statuses: {', '.join(WORDS)}.",
         ),
         click.option("--ended", is_flag=True, help="Select completed, failed and killed threads."),
+        click.option("--unretried", is_flag=True, help="Leave out failed threads that were forked since."),
         click.option(
             "--workflow",
             metavar="W",
@@ -127,7 +128,7 @@ class _States(click.Choice[str]):
         return tuple(state for word in words for state in states_of(word))
 
 
-_NAMES = ("all", "status", "ended", "workflow", "author", "since", "until", "search")
+_NAMES = ("all", "status", "ended", "unretried", "workflow", "author", "since", "until", "search")
 
 
 def threads(function: _F) -> _F:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from cli_samples import scripted
-from conftest import Uwf
+from conftest import Begin, Uwf
 from workflows import opened
 
-from uwf_git.api.cockpit.retry import plan_retry
+from uwf_git.api.cockpit.retry import fork_to_retry, plan_retry
+from uwf_git.base.errors import Invalid
 from uwf_git.format.ids import ThreadId
 
 FAILS = "- {role: writer, exit: 1}\n"
@@ -41,6 +45,59 @@ def test_an_end_at_fail_is_forked_before_the_step_that_led_there(uwf: Uwf, gated
     assert uwf("thread", "show", gated).json["status"] == "failed"
     waits = uwf("thread", "retry", fork["thread"], check=1).error
     assert waits["message"] == f"thread {fork['thread']} waits for a person"
+
+
+def test_an_ended_thread_is_retried_once_and_the_second_is_told_by_which_fork(
+    uwf: Uwf, begin: Begin, gated: str
+) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    both = [begin("thread", "retry", gated, stderr=subprocess.PIPE) for _ in range(2)]
+    ends = [(*process.communicate(timeout=60), process.returncode) for process in both]
+    assert sorted(code for _, _, code in ends) == [1, 5]
+    (fork,) = (item["thread"] for item in uwf("thread", "list").json)
+    refused = uwf("thread", "retry", gated, check=1).error
+    assert refused["message"] == f"thread {gated} is retried by {fork} already"
+    assert refused["hint"] == f"see: uwf thread show {fork}; for one more: uwf thread fork {gated} --at 1"
+    assert any(refused["message"] in err for _, err, _ in ends)
+    uwf("thread", "fork", gated, "--at", "1")
+    assert len(uwf("thread", "list").json) == 2
+
+
+def test_several_that_are_retried_at_once_are_forked_once_each(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    with ThreadPoolExecutor() as pool:
+        for error in pool.map(lambda _: _fork_error(gated), range(8)):
+            assert error in (
+                "",
+                f"thread {gated} is retried by {uwf('thread', 'list').json[0]['thread']} already",
+            )
+    assert len(uwf("thread", "list").json) == 1
+
+
+def _fork_error(thread: str) -> str:
+    try:
+        fork_to_retry(opened(), ThreadId(thread))
+    except Invalid as error:
+        return error.message
+    return ""
+
+
+def test_a_fork_of_before_its_end_is_no_retry(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "fork", gated, "--at", "1")
+    time.sleep(1.1)  # times are in seconds
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    assert commands(gated)[0] == f"uwf thread fork {gated} --at 1"
+    assert [item["thread"] for item in uwf("inbox", "--group", "failed").json] == [gated]
+    uwf("thread", "retry", "--status", "failed", check=5)
+    assert uwf("inbox", "--group", "failed").json == []
+
+
+def test_what_was_retried_is_not_in_the_view_of_last_night(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    assert [item["thread"] for item in uwf("thread", "list", "--view", "last-night").json] == [gated]
+    uwf("thread", "retry", gated, check=5)
+    assert uwf("thread", "list", "--view", "last-night").json == []
+    assert [item["thread"] for item in uwf("thread", "list", "--status", "failed").json] == [gated]
 
 
 def test_a_retry_in_the_background_runs_on_after_the_command(uwf: Uwf, thread: str) -> None:

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from cli_samples import ONE, write
+from cli_samples import ONE, WRITES, scripted, write
 from commands import git, wait_until
 from conftest import Uwf
 from full_screen import full_screen
@@ -81,6 +81,31 @@ def test_three_threads_that_failed_last_night_are_retried_by_three_keys(
         screen.press("q")
         assert screen.end() == 0
     assert statuses(uwf).count("idle") == 1
+
+
+def test_marked_threads_that_were_retried_already_are_not_run_again(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "answer", gated, "-f", "decision=drop", check=10)
+    other = uwf("thread", "start", "gated", "-p", "Another").json["thread"]
+    uwf("thread", "step", other, "--agent", scripted(WRITES))
+    uwf("thread", "answer", other, "-f", "decision=drop", check=10)
+    with full_screen("top", columns=160, rows=50) as screen:
+        screen.press("n")
+        screen.wait("2 failed")
+        uwf("thread", "retry", gated, check=5)
+        screen.wait(lambda text: "1 failed" in text and "Announce it" not in text)
+        screen.press("/")
+        screen.wait("filter")
+        for key in "--status failed":
+            screen.press(key)
+        screen.press("\r")
+        screen.wait("2 failed")
+        screen.press("*")
+        screen.wait(lambda text: text.count("*!") == 2)
+        screen.press("r")
+        wait_until(lambda: statuses(uwf).count("waiting") == 2, "the fork of the other waits")
+        screen.press("q")
+        assert screen.end() == 0
+    assert statuses(uwf).count("failed") == 2 and len(statuses(uwf)) == 4
 
 
 def test_three_gates_are_answered_by_three_keys(uwf: Uwf, shop: Shop) -> None:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 VIEWS = {
-    "last-night": f"--status {ThreadState.FAILING.word} --since 16h",
+    "last-night": f"--status {ThreadState.FAILING.word} --unretried --since 16h",
     "mine": "--author me",
     "expensive": "--all --sort cost",
 }
 """The views that are there without a configuration."""
 
 _DAY = 86_400  # seconds
-_FLAGS = {"--all": "all", "--ended": "ended"}
+_FLAGS = {"--all": "all", "--ended": "ended", "--unretried": "unretried"}
 _OPTIONS = {
     "--view": "view",
     "--status": "status",
@@ -66,8 +66,8 @@ def with_view(instance: Instance, view: str | None, values: Mapping[str, Any]) -
 
 
 def _values(words: str | Sequence[str]) -> dict[str, Any]:
-    """Return the values of such words by the names of options, as typed; `status` has the words of several, `all` and
-    `ended` are flags. Raises Usage."""
+    """Return the values of such words by the names of options, as typed; `status` has the words of several, `all`,
+    `ended` and `unretried` are flags. Raises Usage."""
     values: dict[str, Any] = {}
     texts = []
     rest = list(reversed(_split(words) if isinstance(words, str) else words))
@@ -132,6 +132,7 @@ def filters_of(values: Mapping[str, Any]) -> Filters:
         moment(values.get("until"), "--until or --older-than:", _DAY),
         only_ended,
         sort,
+        values.get("unretried", False),
     )
 
 

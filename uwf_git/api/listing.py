@@ -39,7 +39,7 @@ ME = "me"
 class Filters(NamedTuple):
     """Conditions on threads, all of which must hold; several states are alternatives. An `author` is a part of a name
     or address, or ME. `since` and `until` (exclusive) are in Unix seconds; `ended` includes finished threads,
-    `only_ended` selects them. `sort` is one of SORTS, for lists."""
+    `only_ended` selects them, `unretried` omits failed ones that were forked since. `sort` is one of SORTS."""
 
     states: frozenset[ThreadState] = frozenset()
     workflow: str | None = None
@@ -50,6 +50,7 @@ class Filters(NamedTuple):
     until: float | None = None
     only_ended: bool = False
     sort: str = "created"
+    unretried: bool = False
 
 
 class ListedThread(NamedTuple):
@@ -95,7 +96,25 @@ def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     heads = _like(instance, heads, wanted)
     states = ThreadStates(instance)
     threads = [_with_state(head, states) for head in heads]
-    return [thread for thread in threads if not wanted.states or thread.state in wanted.states]
+    threads = [thread for thread in threads if not wanted.states or thread.state in wanted.states]
+    return unretried(instance, threads) if wanted.unretried else threads
+
+
+def unretried(instance: Instance, threads: list[ListedThread]) -> list[ListedThread]:
+    """Return threads without those that have ended at `$FAIL` and were forked since."""
+    from uwf_git.api.cockpit.retry import newest_forks, retried_by
+    from uwf_git.store.history import Head
+
+    forks = newest_forks(instance)
+    return [
+        thread
+        for thread in threads
+        if not (
+            thread.state is ThreadState.FAILED
+            and isinstance(thread.head, Head)
+            and retried_by(thread.head, forks)
+        )
+    ]
 
 
 def _with_state(head: Head | DamagedThread, states: ThreadStates) -> ListedThread:

@@ -195,10 +195,10 @@ def retry(
     """Try failed threads again, and run them until they end, wait for an answer or fail.
 
     A thread whose last attempt failed is run. One that ended at $FAIL stays as it is: it is forked before the step that
-    led there, before its fan-out if that was the join, and the fork is run. Filters select failed threads, without
-    those that were forked since. --detach takes one thread.
+    led there, before its fan-out if that was the join, and the fork is run, once: `uwf thread fork` makes others.
+    Filters select failed threads, without those that were forked since. --detach takes one thread.
     """
-    from uwf_git.api.fork import fork_thread
+    from uwf_git.api.cockpit.retry import fork_to_retry
     from uwf_git.api.preflight import require_ready_thread
     from uwf_git.api.run import Options
 
@@ -210,7 +210,13 @@ def retry(
     for plan in plans:
         thread = plan.thread
         if plan.at is not None:
-            thread, step, source, _ = fork_thread(instance, thread, plan.at)
+            try:
+                thread, step, source, _ = fork_to_retry(instance, thread)
+            except UwfError as error:
+                if len(chosen.ids) == 1:
+                    raise
+                failures.add(error)
+                continue
             value = {"thread": thread, "forkedFrom": {"step": step, "thread": source}, "at": plan.at}
             if not detach:
                 invocation.emit(value, _RETRIED, compact=True)

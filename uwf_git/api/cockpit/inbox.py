@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.api.cockpit.permissions import PERMISSION, permission_item
-from uwf_git.api.cockpit.retry import retried
 from uwf_git.api.inbox import ME, waiting_for, waiting_for_people, warnings_value
 from uwf_git.api.listing import (
     Filters,
     ListedThread,
     listed,
     thread_items,
+    unretried,
     without_quiet_branches,
 )
 from uwf_git.base import extensions
@@ -164,14 +164,13 @@ def _is_by(instance: Instance, whom: str) -> Callable[[ListedThread], bool]:
 
 
 def _failed(instance: Instance, threads: Sequence[ListedThread]) -> list[ListedThread]:
-    since, forked = time.time() - _DAYS * 86_400, retried(instance)
+    since = time.time() - _DAYS * 86_400
     failed = [
         thread
         for thread in threads
-        if thread.state.group is Group.FAILED
-        and not (thread.has_ended and (_updated(thread) < since or thread.thread in forked))
+        if thread.state.group is Group.FAILED and not (thread.has_ended and _updated(thread) < since)
     ]
-    return _own(instance, failed)
+    return _own(instance, unretried(instance, failed))
 
 
 def _updated(thread: ListedThread) -> int:

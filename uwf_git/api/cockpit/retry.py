@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Busy, Invalid
@@ -12,8 +12,9 @@ from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.workflow.turn import gathers_threads
 
 if TYPE_CHECKING:
+    from uwf_git.api.fork import Fork
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.history import Head
+    from uwf_git.store.history import Head, Link
     from uwf_git.store.instance import Instance
 
 
@@ -34,7 +35,8 @@ class RetryPlan(NamedTuple):
 def plan_retry(instance: Instance, head: Head) -> RetryPlan:
     """Return how to try a thread again: one that has not ended is run; one that ended at `$FAIL` is forked before the
     step that led there, before its fan-out if that was the join, and the fork is run. Raises Invalid for a thread that
-    waits for a person, has ended otherwise, or is a branch that has ended, Busy for one that is at work."""
+    waits for a person, has ended otherwise or was forked since, or is a branch that has ended, Busy for one that is at
+    work."""
     thread, state = head.thread, thread_state(instance, head)
     if state is ThreadState.RUNNING:
         raise Busy(f"thread {thread} is running", f"see: uwf thread show {thread}")
@@ -50,26 +52,50 @@ def plan_retry(instance: Instance, head: Head) -> RetryPlan:
         parent = parent_of_branch(instance, head)
         hint = f"retry what waits for it: uwf thread retry {parent}" if parent else "fork its parent"
         raise Invalid(f"thread {thread} is a branch, and no join waits for a fork of it", hint)
-    return RetryPlan(thread, max(0, head.row.number - (2 if gathers_threads(head.row.role) else 1)))
+    at = max(0, head.row.number - (2 if gathers_threads(head.row.role) else 1))
+    if (fork := retried_by(head, newest_forks(instance))) is not None:
+        hint = f"see: uwf thread show {fork}; for one more: uwf thread fork {thread} --at {at}"
+        raise Invalid(f"thread {thread} is retried by {fork} already", hint)
+    return RetryPlan(thread, at)
+
+
+def fork_to_retry(instance: Instance, thread: ThreadId) -> Fork:
+    """Fork a thread that has ended at `$FAIL` as planned, once: of several processes the first does. Makes
+    `refs/uwf/threads/<new ULID>` and `refs/uwf/forks/<new ULID>`. Raises as `plan_retry`."""
+    from uwf_git.api.fork import fork_thread
+
+    with instance.locks.turn(f"retry-{thread}", waits=lambda _: None):
+        return fork_thread(instance, thread, plan_retry(instance, instance.threads.head(thread)).at)
 
 
 def to_retry(instance: Instance, threads: Sequence[ThreadId]) -> list[ThreadId]:
     """Return those of failed threads that stand for themselves: without sub-workflows of others among them, branches
     that have ended, and those that have ended and were forked since."""
     owners, among = instance.sessions.owners(SUBWORKFLOW, threads), set(threads)
-    forked = retried(instance)
+    forks = newest_forks(instance)
 
     def stands_for_itself(thread: ThreadId) -> bool:
         if owners.get(thread) in among:
             return False
         head = instance.threads.head(thread)
-        return head.archive is None or not (thread in forked or instance.threads.fork_of(head) is not None)
+        return head.archive is None or not (
+            retried_by(head, forks) or instance.threads.fork_of(head) is not None
+        )
 
     return list(filter(stands_for_itself, threads))
 
 
-def retried(instance: Instance) -> set[ThreadId]:
-    """Return the threads that have been forked."""
+def newest_forks(instance: Instance) -> dict[ThreadId, Link]:
+    """Return the links of the newest forks, by the threads that they are of."""
     from uwf_git.store.history import links
 
-    return {link.origin for link in links(instance.store).values() if link.forked}
+    forks = sorted(
+        (link for link in links(instance.store).values() if link.forked), key=lambda link: link.time
+    )
+    return {link.origin: link for link in forks}
+
+
+def retried_by(head: Head, forks: Mapping[ThreadId, Link]) -> ThreadId | None:
+    """Return the newest fork of a thread that has ended if it was made since, None if there is none."""
+    link = forks.get(head.thread)
+    return link.thread if link and head.archive and link.time >= head.archive.time else None

@@ -19,6 +19,7 @@ from uwf_git.plugin import (
     extensions,
     one_line,
     remark_fate,
+    to_retry,
 )
 
 
@@ -43,6 +44,9 @@ class Steering:
 
     async def retry(self, rows: Sequence[Row]) -> None:
         commands = [(row, command) for row in rows if (command := actions.retry(row))]
+        if len(commands) > 1:
+            able = await self._reader(partial(_to_retry, [row.thread for row, _ in commands]))
+            commands = [(row, command) for row, command in commands if row.thread in able]
         if not commands:
             self._tell("there is nothing to run", True)
         for row, command in commands:
@@ -134,3 +138,7 @@ def _offered(
 ) -> list[ThreadId]:
     is_offered = extensions.load(action.offered)
     return [thread for thread in threads if is_offered(instance, instance.threads.head(thread))]
+
+
+def _to_retry(threads: Sequence[ThreadId], instance: Instance) -> set[ThreadId]:
+    return set(to_retry(instance, threads))

@@ -23,6 +23,7 @@ from uwf_git.plugin import (
     UwfError,
     control,
     extensions,
+    fork_to_retry,
     human_turn_of,
     plan_retry,
     thread_outlook,
@@ -227,12 +228,10 @@ def run_request(at: ActionTarget, form: Form) -> ActionRequest:
 
 
 def _retry(at: ActionTarget, _form: Form) -> ActionRequest:
-    from uwf_git.plugin import fork_thread
-
     plan = plan_retry(at.instance, at.head)
 
     def do(call: Call) -> ThreadId:
-        return at.thread if plan.at is None else fork_thread(call.instance, at.thread, plan.at)
+        return at.thread if plan.at is None else fork_to_retry(call.instance, at.thread).thread
 
     return ActionRequest(("thread", "retry", "--", at.thread), do=do)
 
