@@ -421,6 +421,91 @@ def test_a_second_tab_is_told_that_the_first_has_answered_and_keeps_what_was_typ
     expect(browser_page.get_by_role("heading", name=TASKS[0])).to_be_visible()
 
 
+def test_what_was_typed_is_there_again_wherever_its_place_is_until_it_is_sent(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    keys, heading = browser_page.keyboard, browser_page.locator("#task")
+    field = browser_page.get_by_label("Comment for the record and the next role")
+    copy = browser_page.get_by_label("What you had typed")
+    keys.press("e")
+    keys.type("Not <b>yet</b>")
+    field.blur()
+    for key, task, value in (("j", TASKS[1], ""), ("k", TASKS[0], "Not <b>yet</b>")):
+        keys.press(key)
+        expect(heading).to_have_text(task)
+        expect(field).to_have_value(value)
+        expect(copy).to_have_count(0)
+    browser_page.reload()
+    expect(field).to_have_value("Not <b>yet</b>")
+    browser_page.goto(f"{serving.address}/thread/{gates[0]}")
+    expect(field).to_have_value("Not <b>yet</b>")
+    field.fill("")
+    browser_page.goto(f"{serving.address}/?at={gates[0]}")
+    expect(heading).to_have_text(TASKS[0])
+    expect(field).to_have_value("")
+    field.fill("Sent")
+    browser_page.get_by_role("button", name="change").click()
+    expect(heading).to_have_text(TASKS[1])
+    assert _outputs(uwf, gates[0])[-1] == {"decision": "change", "note": "Sent"}
+    assert browser_page.evaluate("sessionStorage.getItem('uwf.drafts')") == "[]"
+    uwf("thread", "step", gates[0], "--agent", scripted(WRITES))
+    browser_page.goto(f"{serving.address}/?at={gates[0]}")
+    expect(heading).to_have_text(TASKS[0])
+    expect(field).to_have_value("")
+    expect(copy).to_have_count(0)
+
+
+def test_an_answer_whose_question_is_gone_stands_in_view_until_it_is_let_go_of(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+) -> None:
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    keys, heading = browser_page.keyboard, browser_page.locator("#task")
+    field = browser_page.get_by_label("Comment for the record and the next role")
+    copy = browser_page.get_by_label("What you had typed")
+    field.fill("Not yet")
+    field.blur()
+    keys.press("j")
+    expect(heading).to_have_text(TASKS[1])
+    uwf("thread", "answer", gates[0], "-m", "send")
+    for _ in range(2):
+        expect(copy).to_have_value("Not yet", timeout=15_000)
+        expect(copy).to_be_in_viewport(ratio=1)
+        expect(field).to_have_value("")
+        browser_page.reload()
+    browser_page.goto(f"{serving.address}/thread/{gates[0]}")
+    browser_page.evaluate("scrollTo(0, 1e6)")
+    expect(copy).to_be_in_viewport(ratio=1)
+    browser_page.get_by_role("button", name="Let go of it").click()
+    browser_page.reload()
+    expect(heading.or_(browser_page.locator("h1"))).to_be_visible()
+    expect(copy).to_have_count(0)
+
+
+def test_little_is_kept_of_what_was_typed_and_no_password(
+    serve: Serve, browser_page: Page, gates: list[str]
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    expect(browser_page.get_by_role("button", name="Keys")).to_be_visible()
+    browser_page.evaluate("""() => {
+      const form = document.querySelector(".answer form");
+      const type = (name, type, value) => {
+        const field = Object.assign(document.createElement("input"), { name, type });
+        form.append(field);
+        field.value = value;
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+      };
+      type("password", "password", "hunter2");
+      type("token", "text", "hunter2");
+      for (let number = 0; number < 300; number += 1) type(`field${number}`, "text", "x".repeat(5000));
+    }""")
+    stored = browser_page.evaluate("sessionStorage.getItem('uwf.drafts')")
+    assert "hunter2" not in stored and '|field299|"' in stored.replace("\\", "")
+    assert len(stored) <= 500_000
+
+
 def test_the_next_item_of_a_form_leads_nowhere_else(
     changing: httpx.Client, uwf: Uwf, gates: list[str]
 ) -> None:

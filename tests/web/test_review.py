@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import GATE, write
+from cli_samples import GATE, WRITES, scripted, write
 from conftest import Uwf
 from playwright.sync_api import Browser, Locator, Page, expect
 from site_serving import Serve, entered, keep_picture
@@ -141,6 +141,49 @@ def test_comments_are_changed_and_removed_and_stay_while_the_page_changes(
         expect(browser_page.locator(f"#item-{other}")).to_be_visible()
     kept = browser_page.get_by_label("What you had typed")
     expect(kept).to_have_value(f"{EXPORT}:3: better <b>words</b>\nkept.txt:2: why?")
+    expect(listed).to_have_count(0)
+
+
+def test_comments_are_there_again_after_other_items_and_a_reload(
+    serve: Serve, browser_page: Page, uwf: Uwf, reviewed: Callable[..., str]
+) -> None:
+    thread, other = _review(serve, browser_page, reviewed, "/"), reviewed("true")
+    keys, listed = browser_page.keyboard, browser_page.locator(".comments li")
+    words = browser_page.get_by_role("dialog").get_by_role("textbox")
+    number = (
+        browser_page.locator("details.file", has_text=EXPORT).get_by_role("link", name="3", exact=True).last
+    )
+    for text in ("first", "second"):
+        number.click()
+        words.fill(text)
+        words.press("Enter")
+    number.click()
+    words.fill("half of a th")
+    browser_page.reload()
+    expect(listed).to_have_text([f"{EXPORT}:3 – {text} Edit Remove" for text in ("first", "second")])
+    number.click()
+    expect(words).to_have_value("half of a th")
+    words.press("Escape")
+    keys.press("Escape")
+    browser_page.locator("#content").evaluate("node => document.activeElement.blur()")
+    keys.press("j")
+    expect(browser_page.locator(f"#item-{other}")).to_be_visible()
+    expect(listed).to_have_count(0)
+    keys.press("k")
+    expect(browser_page.locator(f"#item-{thread}")).to_be_visible()
+    expect(listed).to_have_count(2)
+    expect(browser_page.locator("tr[data-commented]")).to_have_count(1)
+    number.click()
+    expect(words).to_have_value("")
+    words.press("Escape")
+    # The next question is about other code.
+    uwf("thread", "answer", thread, "-f", "decision=change")
+    uwf("thread", "step", thread, "--agent", scripted(WRITES))
+    browser_page.reload()
+    browser_page.locator(f"#q-{thread} a").click()
+    expect(browser_page.get_by_label("What you had typed")).to_have_value(
+        f"{EXPORT}:3: first\n{EXPORT}:3: second"
+    )
     expect(listed).to_have_count(0)
 
 

@@ -3,7 +3,8 @@
 // remove something that is in view is held back, and announced at the edge.
 
 import { content, element, OWN } from "./dom.js";
-import { dirty, FIELDS, forget, giveBack, identify, isDirty, restore } from "./fields.js";
+import { forget, giveBack, placesOf } from "./drafts.js";
+import { FIELDS, identify, isDirty } from "./fields.js";
 import htmx from "./htmx/htmx.js";
 import { accept, isStale, leave as leaving } from "./keys.js";
 import { anchored, hold, ROW } from "./reading.js";
@@ -189,15 +190,14 @@ function grow(page) {
   return added;
 }
 
-// Makes the document say what a page says. What was opened and typed stays; typed text without a place is kept to be copied.
+// Makes the document say what a page says. What was opened and typed stays.
 function apply(page) {
-  const typed = dirty(), body = document.createDocumentFragment();
+  const body = document.createDocumentFragment();
   for (const own of document.querySelectorAll(`body > ${OWN}`)) page.body.append(element(own.tagName, { id: own.id, "data-live-own": "" }));
   body.append(...page.body.childNodes);
-  morph(document.body, body, true);
+  giveBack(() => morph(document.body, body, true));
   document.body.dataset.tag = page.body.dataset.tag ?? "";
   if (page.title) document.title = page.title;
-  giveBack(typed);
   htmx.process(document.body);
 }
 
@@ -231,7 +231,11 @@ htmx.registerExtension("uwf", {
   },
   htmx_before_swap(_node, { ctx }) {
     source = ctx.sourceElement;
-    isBack = "HX-History-Restore-Request" in ctx.request.headers;
+    if (submitted && ctx.response.status < 400) {
+      forget(submitted.places);
+      submitted.form.reset();
+    }
+    submitted = null;
   },
   // A script that owns an element is told what the page says of it now.
   htmx_before_morph_node(node, { newNode }) {
@@ -252,16 +256,12 @@ document.documentElement.style.overflowAnchor = "none"; // the middle is anchore
 
 // What is shown where: pages of one thread are one place, in which the reader stays where he is.
 const placeOf = (address) => /^\/thread\/[^/]+|^.*/.exec(new URL(address).pathname)[0];
-const drafts = new Map(); // what was typed, by address
 let source = null; // what asked for the next page
-let isBack = false;
-let submitted = null; // the form whose answer is awaited
+let submitted = null; // the form whose answer is awaited, and the places of what it sent
 let pending = null; // the newest request for another page
 
 function visit(body, spec) {
   visits += 1;
-  if (submitted?.isConnected) submitted.reset?.(); // what it had was sent
-  submitted = null;
   const same = placeOf(shown) === placeOf(location.href);
   const page = new DOMParser().parseFromString("", "text/html");
   page.body.replaceWith(page.adoptNode(body));
@@ -278,16 +278,11 @@ function visit(body, spec) {
     if (document.activeElement === document.body) content().focus({ preventScroll: true });
   } else {
     silence();
-    forget();
     const old = content();
     old.replaceWith(element("main", { id: "content", tabindex: "-1" }));
     identify(page.body);
     apply(page);
     content().focus({ preventScroll: true });
-  }
-  for (const [id, value] of (isBack && drafts.get(location.href)) || []) {
-    const field = document.getElementById(id);
-    if (field) restore(field, value);
   }
   shown = location.href;
   accept();
@@ -304,12 +299,11 @@ addEventListener("htmx:config:request", (event) => {
   if (ctx.request.method === "GET") {
     leaving();
     pending = ctx;
-    identify(content());
-    drafts.set(shown, dirty().map(([field, value]) => [field.id, value]));
+    if (ctx.sourceElement.matches("form")) forget(placesOf(ctx.sourceElement));
     return;
   }
   const form = ctx.sourceElement;
-  submitted = form;
+  submitted = { form, places: placesOf(form) };
   if (form.dataset.busy) event.preventDefault(); // a second click
   form.dataset.busy = "1";
 });
@@ -424,5 +418,6 @@ setInterval(() => {
   refresh(lost.textContent !== "");
   count();
 }, 1000);
+giveBack(() => {});
 settle();
 again();

@@ -2,6 +2,7 @@
 // form, which is sent, kept and given back as other typed text is; the list and the marks only show that field.
 
 import { element } from "./dom.js";
+import { draftOf, keep } from "./drafts.js";
 
 const FIELD = "textarea[name=comments]";
 const LINES = ":is(.asks, .item) .diff[data-path] .number a";
@@ -49,8 +50,9 @@ function placeOf(link) {
   return `${link.closest(".diff").dataset.path}:${text}${row.matches(".del") ? " (removed)" : ""}`;
 }
 
-function keep(list) {
+function put(list) {
   field().value = list.join("\n");
+  keep(field());
   show();
 }
 
@@ -68,7 +70,8 @@ let edited = null; // the comment that is changed
 let origin = null; // the number at which a new one is begun
 
 function write(at, text, line, from) {
-  [place.textContent, words.value, note.textContent] = [at, text, ""];
+  words.dataset.draft = `${field().form.getAttribute("action")}|${field().closest("[data-asks]").dataset.asks}|${at}|${line ?? ""}`;
+  [place.textContent, words.value, note.textContent] = [at, draftOf(words) ?? text, ""];
   [target, edited, origin] = [field(), line, from];
   box.showModal();
   const { bottom } = from.getBoundingClientRect(), { left } = (from.closest("details") ?? from.closest("form")).getBoundingClientRect();
@@ -93,11 +96,13 @@ function done() {
   const line = `${place.textContent}: ${text}`, index = edited === null ? -1 : list.indexOf(edited);
   if (index >= 0) list.splice(index, 1, ...(text ? [line] : []));
   else if (text) list.push(line);
-  keep(list);
+  put(list);
   box.close();
 }
 
 box.addEventListener("close", () => {
+  words.value = "";
+  keep(words);
   const back = origin?.isConnected ? origin : document.querySelector(".comments .begin");
   back?.focus({ preventScroll: true });
 });
@@ -146,7 +151,7 @@ document.addEventListener("click", (event) => {
     const list = comments(), line = list[button.dataset.comment];
     const [, path, number, , text] = COMMENT.exec(line) ?? [];
     if (button.dataset.do === "remove") {
-      keep(list.filter((comment) => comment !== line));
+      put(list.filter((comment) => comment !== line));
       document.querySelector(".comments button").focus();
     } else if (path) write(`${path}:${number}`, text, line, button);
   } else if (event.target.closest?.(".comments .begin")) begin();
