@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import time
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from acp_steps import Scripted
 from cli_samples import ASKS, GATE, REJECTS_ONCE, WRITES, scripted, write
+from commands import begin, wait_until
 from conftest import Uwf
 from lived_in import LivedIn
 from playwright.sync_api import Browser, Page, expect
@@ -18,6 +21,7 @@ from site_serving import Serve, entered, keep_picture
 from workflows import opened
 
 from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
 from uwf_git.store.permission_files import OpenRequest, PermissionFiles, Wish
 
 AFTERWARDS = "- { role: writer, output: { text: before } }\n" + REJECTS_ONCE
@@ -116,6 +120,36 @@ def test_what_a_running_agent_asks_leave_for_is_decided(
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def test_a_thread_that_asks_leave_waits_for_a_person_everywhere(
+    serve: Serve, uwf: Uwf, instance: Instance
+) -> None:
+    steps = Scripted(instance.location.root, "ask:execute=make test", more="permissionWait: 1h\n")
+    process = begin("thread", "step", steps.thread)
+    wait_until(lambda: "permissions" in uwf("thread", "show", steps.thread).json, "a request is open")
+    shown = uwf("thread", "show", steps.thread).json
+    (request,) = shown["permissions"]
+    assert (shown["status"], shown["reason"]) == ("waiting", "asks leave: execute: make test")
+    assert shown["running"]["role"] == "worker"
+    (item,) = uwf("thread", "list", "--status", "waiting").json
+    assert (item["line"], item["lineKind"]) == ("asks leave: execute: make test", "question")
+    assert (item["now"], item["silent"]) == ("worker", None)
+    bar = uwf("thread", "timeline", steps.thread).json["bars"][-1]
+    assert (bar["kind"], bar["verdict"]) == ("waiting", "asks leave: execute: make test")
+    for client in entered(serve("--write")):
+        page = client.get(f"/thread/{steps.thread}").text
+        decided_at = f"/?at={steps.thread}&amp;request={request['request']}"
+        assert "asks for leave:" in page and page.count(f'href="{decided_at}"') == 2
+        assert 'data-status="waiting"' in page and "At work" in page
+        waiting = client.get("/threads?tab=waiting").text
+        assert re.search(r'aria-current="page">waiting <span class="count">1</span>', waiting)
+        assert f"t-{steps.thread}" in waiting and "asks leave: execute: make test" in waiting
+        assert "make test" in client.get(html.unescape(decided_at)).text
+    uwf(*request["commands"]["allow"].split()[1:])
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert uwf("thread", "show", steps.thread).json["status"] == "idle"
 
 
 def test_requests_of_one_thread_are_told_apart_and_none_hides_what_it_would_run(

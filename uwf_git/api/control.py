@@ -240,7 +240,7 @@ def _onward(instance: Instance, head: Head) -> str:
     state = thread_state(instance, head)
     if state is ThreadState.PAUSED:
         return f"uwf thread resume {head.thread}"
-    if state is ThreadState.RUNNING:
+    if state.is_at_work:
         return f"it is at work; uwf thread show {head.thread}"
     if standing := used_up(instance, head):
         return standing.waiting(head.thread).hint

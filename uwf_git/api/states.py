@@ -28,7 +28,7 @@ class Idle(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A step is in progress."""
+    """A step is in progress, whose agent may ask leave for something."""
 
     status: str = ThreadState.RUNNING.word
 
@@ -102,12 +102,12 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     if head.archive:
         return _ended(ended_state(head.archive), head.archive.reason)
     state = thread_state(instance, head)
+    if state.is_at_work:
+        return Running(state.word)
     match state.actor:
-        case Actor.PROCESS:
-            return Running(state.word)
         case Actor.PERSON if (request := _request(instance, head, state)) is not None:
             return request
-        case Actor.PERSON | Actor.AGENT | Actor.BRANCHES | Actor.NOBODY:
+        case Actor.PERSON | Actor.AGENT | Actor.PROCESS | Actor.BRANCHES | Actor.NOBODY:
             pass
         case _:
             assert_never(state.actor)
@@ -152,7 +152,7 @@ def _request(
             return OverBudget(budget_reached(instance, head), state.word)
         case Request.CALL:
             return _asked_by_call(instance, asking_below(instance, head)[0], state.word)
-        case None:
+        case Request.LEAVE | None:
             return Stuck(state.value.meaning, state.word)
         case _:
             assert_never(state.request)
@@ -189,7 +189,7 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
 
         value |= steering_value(instance, head)
     states = states_of(value["status"])
-    if ThreadState.RUNNING in states:
+    if value["done"] is False and instance.locks.is_held(head.thread):
         from uwf_git.api.progress import step_in_progress
 
         value |= step_in_progress(instance, head.thread)

@@ -35,12 +35,13 @@ class Group(Enum):
 
 class Request(Enum):
     """What a thread wants a person to do: to answer a question, its own or that of a call of its code, to play a role
-    or approve, to raise a budget."""
+    or approve, to raise a budget, to allow what its running agent asks leave for."""
 
     QUESTION = "question"
     ROLE = "role"
     BUDGET = "budget"
     CALL = "call"
+    LEAVE = "leave"
 
 
 AGENT, PROCESS, BRANCHES, PERSON, NOBODY = Actor
@@ -83,7 +84,9 @@ class StateRow(NamedTuple):
     when: Callable[[Resting], bool] | None = None
 
 
-def _waiting(meaning: str, request: Request, hook: str, when: Callable[[Resting], bool]) -> StateRow:
+def _waiting(
+    meaning: str, request: Request, hook: str, when: Callable[[Resting], bool] | None = None
+) -> StateRow:
     row = StateRow("waiting", meaning, errors.Waiting, PERSON, Group.WAITING, "yellow", hook, when=when)
     return row._replace(sentence="it waits for you", request=request)
 
@@ -143,6 +146,7 @@ class ThreadState(Enum):
     CALL_ASKS = _waiting(
         "a call of its code asks a question", Request.CALL, "", lambda thread: thread.has_asking_call()
     )
+    ASKS_LEAVE = _waiting("its running agent asks leave for something", Request.LEAVE, "waiting")
     COMPLETED = StateRow("completed", "it is done", None, NOBODY, Group.DONE, "green", "completed", True)
     WITH_FAILURES = StateRow(
         "completed-with-failures",
@@ -193,9 +197,14 @@ class ThreadState(Enum):
         return self.value.error
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether a step is in progress."""
+        return self.actor is PROCESS or self.request is Request.LEAVE
+
+    @property
     def rests(self) -> bool:
         """Whether the thread goes on only after something else: a person's word, or its branches' end."""
-        return self.actor not in (AGENT, PROCESS)
+        return self.actor is not AGENT and not self.is_at_work
 
     @property
     def is_ready(self) -> bool:
@@ -204,8 +213,9 @@ class ThreadState(Enum):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the thread goes on without a person: it is ready, at work, or its branches are."""
-        return self.group is Group.RUNNING and self.actor is not PERSON
+        """Whether the thread goes on without a person: it is ready, at work (what its agent
+        asks leave for is denied in time), or its branches are."""
+        return self.is_at_work or (self.group is Group.RUNNING and self.actor is not PERSON)
 
     @property
     def hook(self) -> str:

@@ -18,7 +18,7 @@ from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
     from uwf_git.engine.human_roles import HumanRoles
-    from uwf_git.format.ids import Hash
+    from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.index import ArchiveRow
     from uwf_git.store.instance import Instance
@@ -101,7 +101,7 @@ class ThreadStates:
         if isinstance(head, DamagedThread):
             return ThreadState.CORRUPT
         if head.archive is None and head.thread in self.running:
-            return ThreadState.RUNNING
+            return ThreadState.ASKS_LEAVE if head.thread in self._asking_leave else ThreadState.RUNNING
         if head.archive is None and not self._may_rest_otherwise(head):
             return ThreadState.IDLE
         return _OneOfMany(self, head).state()
@@ -128,6 +128,12 @@ class ThreadStates:
             or ATTEMPTS + head.thread in self.tried
             or self.budgets.may_limit(head)
         )
+
+    @cached_property
+    def _asking_leave(self) -> frozenset[ThreadId]:
+        from uwf_git.engine.permission_requests import permission_requests
+
+        return frozenset(request.thread for request in permission_requests(self.instance))
 
 
 class _OneOfMany(RestingThread):
@@ -162,8 +168,16 @@ class _OneOfMany(RestingThread):
 def thread_state(instance: Instance, head: Head) -> ThreadState:
     """Return the state of one thread, as `ThreadStates.of`."""
     if head.archive is None and instance.locks.is_held(head.thread):
-        return ThreadState.RUNNING
+        return ThreadState.ASKS_LEAVE if _asks_leave(instance, head.thread) else ThreadState.RUNNING
     return RestingThread(instance, head).state()
+
+
+def _asks_leave(instance: Instance, thread: ThreadId) -> bool:
+    if not instance.runs.has_requests(thread):
+        return False
+    from uwf_git.engine.permission_requests import permission_requests
+
+    return bool(permission_requests(instance, thread))
 
 
 def ended_state(archive: ArchiveRow) -> EndedState:

@@ -140,7 +140,8 @@ def waits_of(instance: Instance, head: Head) -> Waits | None:
 def waits_in(
     instance: Instance, head: Head, state: ThreadState, people: HumanRoles | None = None
 ) -> Waits | None:
-    """As `waits_of`, of a thread in a state. None also for one whose call asks: the call has its own request."""
+    """As `waits_of`, of a thread in a state. None also for one whose call asks: the call has its own request; and for
+    one whose agent asks leave, which `permission_requests` has."""
     if state.request is None:
         return None
     waits = _without_words(head, state.request)
@@ -178,7 +179,7 @@ def waits_in(
                 standing=turn.standing,
                 command=command_at(instance, head, turn),
             )
-        case Request.CALL:
+        case Request.CALL | Request.LEAVE:
             return None
         case _:
             assert_never(state.request)

@@ -14,7 +14,7 @@ from uwf_git.api.listing import (
     without_quiet_branches,
 )
 from uwf_git.api.spending import spent_since
-from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.base.thread_states import Group
 from uwf_git.store.history import Head
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def board_head(instance: Instance, threads: Sequence[ListedThread]) -> dict[str,
     heads = [thread.head for thread in threads if isinstance(thread.head, Head)]
     return {
         "counts": counts,
-        "running": sum(thread.state is ThreadState.RUNNING for thread in threads),
+        "running": sum(thread.state.is_at_work for thread in threads),
         "maxAgents": instance.config.max_agents if instance.config_has(b"maxAgents") else None,
         "today": spent_since(instance, [head for head in heads if head.updated >= midnight], midnight),
     }

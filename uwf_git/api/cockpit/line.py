@@ -14,6 +14,7 @@ from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import known_outlooks, outlook
 from uwf_git.engine.pause import pause_of
+from uwf_git.engine.permission_requests import line_of, permission_requests
 from uwf_git.engine.thread_state import asking_below
 
 if TYPE_CHECKING:
@@ -80,8 +81,12 @@ class Lines:
         instance = self._instance
         if head.archive is not None:
             return Line(None, head.archive.reason, REASON)
-        if state is ThreadState.RUNNING and (step := self._watch.step(head.thread)) is not None:
-            return _running(step)
+        if state.is_at_work and (step := self._watch.step(head.thread)) is not None:
+            line = _running(step)
+            if state is ThreadState.ASKS_LEAVE and (requests := permission_requests(instance, head.thread)):
+                asks = f"asks leave: {line_of(requests[0].wish)}"
+                return line._replace(now=requests[0].role, text=asks, kind=QUESTION, silent=None)
+            return line
         if state.request is not None and (waits := self._waits(head, state)) is not None:
             is_budget = waits.kind is Request.BUDGET
             text, kind = (waits.reason, REASON) if is_budget else (waits.question, QUESTION)

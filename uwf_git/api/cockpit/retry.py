@@ -38,7 +38,7 @@ def plan_retry(instance: Instance, head: Head) -> RetryPlan:
     waits for a person, has ended otherwise or was forked since, or is a branch that has ended, Busy for one that is at
     work."""
     thread, state = head.thread, thread_state(instance, head)
-    if state is ThreadState.RUNNING:
+    if state.is_at_work:
         raise Busy(f"thread {thread} is running", f"see: uwf thread show {thread}")
     if head.archive is None:
         if state.group is Group.WAITING:

@@ -24,7 +24,7 @@ from uwf_git.api.cockpit.weight import (
 from uwf_git.api.spending import amounts_value
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import iso, one_line
-from uwf_git.base.thread_states import ABSENT, Actor, ThreadState, words
+from uwf_git.base.thread_states import ABSENT, Actor, ThreadState, states_of, words
 from uwf_git.engine.branch_states import item_text
 from uwf_git.engine.forks import branches_at, fork_at, join_at
 from uwf_git.engine.outcome import summary
@@ -192,7 +192,7 @@ class _Run:
             now = None
         ran: list[BranchWays] = self._or(lambda: branch_ways(self._instance, self._rows), [])
         taken = nodes_taken(without_remarks(self._rows), end)
-        turn = NOW if at["status"] == ThreadState.RUNNING.word else NEXT
+        turn = NOW if self._is_at_work(at) else NEXT
         graph = graph_value(workflow, taken, now, turn, self._or(self._progress, ""), ran)
         last = {row.role: row.number for row in self._rows if row.kind == "step"}
         for node in graph["nodes"]:
@@ -325,7 +325,7 @@ class _Run:
     def _current(self, at: Mapping[str, Any]) -> list[Bar]:
         """Return a bar of what goes on now: a step in progress, branches, or a wait for a person."""
         head = self._head
-        if at["status"] == ThreadState.RUNNING.word:
+        if self._is_at_work(at):
             return [self._running(at)]
         if head.archive is not None:
             return []
@@ -343,14 +343,20 @@ class _Run:
         role = at.get("asks") or at["next"] or ""
         return [self._bar(_WAITING, role, self._now, verdict=brief(why, _LINE))]
 
+    def _is_at_work(self, at: Mapping[str, Any]) -> bool:
+        return any(state.is_at_work for state in states_of(at["status"])) and self._instance.locks.is_held(
+            self._head.thread
+        )
+
     def _running(self, at: Mapping[str, Any]) -> Bar:
         from uwf_git.engine.progress import Watch
 
         step = Watch(self._instance).step(self._head.thread)
         if step is None:
             return self._bar(_RUNNING, at["next"] or "", self._now, number=self._head.row.number + 1)
+        asks = at.get("reason") if at["status"] != ThreadState.RUNNING.word else None
         return self._bar(
-            _RUNNING,
+            _WAITING if asks else _RUNNING,
             step.role,
             self._now,
             number=step.number,
@@ -358,7 +364,7 @@ class _Run:
             by=brief(step.credit.text(), _BY),
             seconds=round(max(0.0, self._now - step.since), 3),
             tokens=step.tokens or None,
-            verdict=brief(step.last, _LINE),
+            verdict=brief(asks or step.last, _LINE),
             thread=step.child.thread if step.child is not None else None,
         )
 

@@ -207,7 +207,8 @@ class Fleet:
                 continue
             there = rows.get(state.thread) or await queue.row(state.thread)
             if there is None:  # it isn't its turn, or it cannot go on
-                if thread_state(self._instance, state.head).actor is not thread_states.Actor.PERSON:
+                at = thread_state(self._instance, state.head)
+                if at.is_at_work or at.actor is not thread_states.Actor.PERSON:
                     return False
             elif not there.open:
                 if isinstance(there.state, ThreadState):

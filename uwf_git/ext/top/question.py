@@ -135,7 +135,7 @@ def texts_of(field: FormField, typed: str) -> list[str]:
 
 def question_at(instance: Instance, head: Head, state: ThreadState) -> Question | None:
     """Return what a thread asks, None if nothing. Raises what reading it raises."""
-    if state is ThreadState.RUNNING:
+    if state.is_at_work:
         return _permission(instance, head)
     waits = waits_in(instance, head, state)
     if waits is None:

@@ -111,7 +111,12 @@ def next_address(thread: ThreadId, following: str) -> str:
     if following == NOTHING:
         return "/"
     at, _, request = following.partition("~")
-    return f"/?{urlencode({'at': at, **({'request': request} if request else {})})}"
+    return item_address(at, request)
+
+
+def item_address(thread: str, request: str = "") -> str:
+    """Return the address of a thread in the inbox, or of its agent's `request` for leave."""
+    return f"/?{urlencode({'at': thread, **({'request': request} if request else {})})}"
 
 
 def _place(entry: InboxEntry) -> tuple[str, str | None]:

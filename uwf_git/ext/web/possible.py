@@ -97,7 +97,7 @@ def _names(head: Head, state: ThreadState, turn: HumanTurn | None, goes_on: bool
         names.add("resume")
     if state.actor is thread_states.Actor.AGENT and not asks:
         names |= {"step", "run", "say"}
-    elif state is ThreadState.RUNNING:
+    elif state.is_at_work:
         names.add("say")
     elif state.actor is thread_states.Actor.BRANCHES:
         names.add("run")

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.code import CodeView, code_of_thread
+from uwf_git.ext.web.inbox import item_address
 from uwf_git.ext.web.page.graph import described, drawing
 from uwf_git.ext.web.page.step import lasted
 from uwf_git.ext.web.possible import PossibleActions, possible
@@ -191,10 +192,12 @@ class _Thread:
             "asked": self._asked,
             "chosen": self._chosen,
             "is_step": self._chosen is not None,
+            "requests": self._or(self._requests, []) if state.is_at_work else [],
+            "is_at_work": state.is_at_work,
             **self._around(at, state),
         }
         if self._chosen is None:
-            values |= self._centre(at, whose)
+            values |= self._centre(at, whose, state.is_at_work)
         chosen = values["chosen"]
         values["bars"] = [self._bar(bar, chosen["node"] if chosen else None) for bar in run["bars"]]
         values["problems"] = list(dict.fromkeys([*run["problems"], *self._problems]))
@@ -260,10 +263,9 @@ class _Thread:
             "log": f"git --git-dir {shlex.quote(str(instance.location.git_dir))} log {self._ref()}",
         }
 
-    def _centre(self, at: Mapping[str, Any], whose: HumanTurn | None) -> dict[str, Any]:
+    def _centre(self, at: Mapping[str, Any], whose: HumanTurn | None, is_running: bool) -> dict[str, Any]:
         """Return what stands in the centre: what is asked, the step in progress, or the newest step or attempt."""
-        instance, head, status = self._instance, self._head, self._run["status"]
-        is_running = status == ThreadState.RUNNING.word
+        instance, head = self._instance, self._head
         running = Watch(instance).step(head.thread) if is_running else None
         asks = at["question"] is not None
         me = self._or(lambda: instance.store.repository.user.ident, "") if asks or whose else ""
@@ -277,6 +279,14 @@ class _Thread:
             "remarks": self._or(self._remarks, []),
             "chosen": None if asks or is_running else self._or(self._newest, None),
         }
+
+    def _requests(self) -> list[dict[str, Any]]:
+        """Return what the running agent asks leave for, each with the address where that is decided."""
+        requests = steering_value(self._instance, self._head).get("permissions", [])
+        return [
+            {**request, "address": item_address(request["thread"], request["request"])}
+            for request in requests
+        ]
 
     def _remarks(self) -> list[dict[str, Any]]:
         waiting = steering_value(self._instance, self._head).get("remarks", [])
