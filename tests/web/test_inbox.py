@@ -13,7 +13,7 @@ import httpx
 import pytest
 from acp_steps import Scripted
 from cli_samples import ASKS, GATE, REJECTS_ONCE, WRITES, scripted, write
-from commands import begin, wait_until
+from commands import begin, loose, wait_until
 from conftest import Uwf
 from lived_in import LivedIn
 from playwright.sync_api import Browser, Page, expect
@@ -150,6 +150,33 @@ def test_a_thread_that_asks_leave_waits_for_a_person_everywhere(
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
     assert uwf("thread", "show", steps.thread).json["status"] == "idle"
+
+
+def test_a_damaged_thread_stays_in_its_lists_and_takes_no_other_away(
+    serve: Serve, uwf: Uwf, gates: list[str], root: Path
+) -> None:
+    uwf("stats", "--daily")
+    uwf("inbox")
+    instance = opened()
+    step = instance.threads.history(instance.threads.head(ThreadId(gates[1]))).steps[0].hash
+    loose(root / "store.git", str(instance.store.blob_of(step))).unlink()
+    items = {item["thread"]: item for item in uwf("inbox").json}
+    assert set(items) == set(gates)
+    assert items[gates[1]]["command"] == "uwf doctor --fix" and "damaged" in items[gates[1]]["question"]
+    assert "damaged" not in items[gates[0]] and items[gates[0]]["options"]
+    listed = {item["thread"]: item for item in uwf("thread", "list").json}
+    assert listed[gates[1]]["damaged"] and listed[gates[1]]["line"].startswith("It cannot be read: ")
+    spent = uwf("stats", "--daily", check=7)
+    assert [item["thread"] for item in spent.json["damaged"]] == [gates[1]]
+    assert spent.json["total"]["steps"] == 3 and spent.json["days"]
+    for client in entered(serve("--write")):
+        shown = client.get(f"/?at={gates[1]}").text
+        assert "It cannot be read" in shown and "uwf doctor --fix" in shown
+        assert "waits no longer" not in shown
+        row = client.get("/threads").text.partition(f'id="t-{gates[1]}"')[2].partition("</tr>")[0]
+        assert "damaged</span>" in row
+        spending = client.get("/stats")
+        assert spending.status_code == 200 and f"{gates[1]} cannot be read" in spending.text
 
 
 def test_requests_of_one_thread_are_told_apart_and_none_hides_what_it_would_run(

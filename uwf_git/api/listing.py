@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import extensions
-from uwf_git.base.errors import NotFound, UnknownWord
+from uwf_git.base.errors import NotFound, UnknownWord, UwfError
 from uwf_git.base.text import counted, iso, nearest, one_line
 from uwf_git.base.thread_states import Actor, ThreadState
 
@@ -122,7 +122,7 @@ def _with_state(head: Head | DamagedThread, states: ThreadStates) -> ListedThrea
 
     try:
         return ListedThread(head, states.of(head))
-    except UnknownWord as error:
+    except UwfError as error:
         return ListedThread(DamagedThread(head.thread, f"{error.message}; {error.hint}"), ThreadState.CORRUPT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import UnknownWord, UwfError
+from uwf_git.base.errors import UwfError
 from uwf_git.engine.spending import BY as BY
 from uwf_git.engine.spending import day_of, grouped, merged, together
 
@@ -109,7 +109,7 @@ def _runs(
         try:
             for run in nested(instance, head, runs_by_id):
                 runs_by_id.setdefault(run.id, run)
-        except UnknownWord as error:
+        except UwfError as error:
             damaged.append({"thread": head.thread, "problem": error.message})
     return runs_by_id.values()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
@@ -30,7 +29,7 @@ class Waits(NamedTuple):
     """A thread that waits for a person. `kind` is a question, asked by `role`; BUDGET, which blocks `role`; or
     ROLE, where a person plays the `role`, with its `fields`, the `assignee` if one is named. `step` is the
     thread's head, `since` in Unix seconds, `command` the command to run, `parent` the thread that waits for it if it is
-    a branch."""
+    a branch, `problem` why it cannot be read."""
 
     thread: ThreadId
     kind: Request
@@ -48,6 +47,7 @@ class Waits(NamedTuple):
     fields: tuple[FormField, ...] = ()
     standing: Ballot | None = None
     parent: str = ""
+    problem: str = ""
 
     def in_state(self, is_call: bool) -> dict[str, Any]:
         """As a part of the thread's state as JSON: who asks what, or why a budget stops it."""
@@ -71,7 +71,10 @@ class Waits(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """As JSON; `assignee` and `fields` belong to a ROLE, how a vote stands to a gate, `parent` to a branch."""
         value = {**self._asdict(), "kind": self.kind.value, "options": list(self.options)}
-        del value["assignee"], value["fields"], value["standing"], value["parent"]
+        for key in ("assignee", "fields", "standing", "parent", "problem"):
+            del value[key]
+        if self.problem:
+            value["problem"] = self.problem
         if self.parent:
             value["parent"] = self.parent
         if self.standing is not None:
@@ -86,9 +89,10 @@ class Waits(NamedTuple):
 def waiting_for_people(
     instance: Instance, among: Iterable[tuple[Head | DamagedThread, ThreadState]] | None = None
 ) -> list[Waits]:
-    """Return all waiting threads of the project, or those `among` some in their states, oldest first, without running,
-    paused and unreadable ones. A sub-workflow's question appears once, with the parent thread. What follows a head
-    that the index knows is not read for a list: such a question has no words yet, see `with_words`."""
+    """Return all waiting threads of the project, or those `among` some in their states, oldest first, without running
+    and paused ones; what is damaged has a `problem`. A sub-workflow's question appears once, with the parent thread.
+    What follows a head that the index knows is not read for a list: such a question has no words yet, see
+    `with_words`."""
     if among is None:
         states = ThreadStates(instance)
         among = ((head, states.of(head)) for head in instance.threads.meant() if isinstance(head, Head))
@@ -103,8 +107,8 @@ def waiting_for_people(
                 waits: Waits | None = _without_words(head, state.request)
             else:
                 waits = waits_in(instance, head, state, roles)
-        except UwfError:
-            continue
+        except UwfError as error:
+            waits = _damaged(head, state, error)
         if waits is not None and head.row.start in branches:
             waits = waits._replace(parent=min(parents_of(instance, head), default=""))
         if waits is not None:
@@ -122,13 +126,24 @@ def _without_words(head: Head, request: Request) -> Waits:
     return Waits(head.thread, request, *named, "", "", (), "", head.updated, command, head.node)
 
 
+def _damaged(head: Head, state: ThreadState, error: UwfError) -> Waits | None:
+    if state.request is None:
+        return None
+    waits = _without_words(head, state.request)
+    words = f"It cannot be read: {error.message}"
+    return waits._replace(question=words, command="uwf doctor --fix", problem=error.message)
+
+
 def with_words(instance: Instance, waits: Waits, listed: tuple[Head | DamagedThread, ThreadState]) -> Waits:
-    """Return a question of `waiting_for_people` as `waits_in` has it; without words, if it cannot be read."""
+    """Return a question of `waiting_for_people` as `waits_in` has it, or with a `problem`."""
     head, state = listed
-    with suppress(UwfError):  # reported by the command that reads the thread
-        if waits.kind is Request.QUESTION and not waits.question and isinstance(head, Head):
-            return (waits_in(instance, head, state) or waits)._replace(parent=waits.parent)
-    return waits
+    if waits.kind is not Request.QUESTION or waits.question or not isinstance(head, Head):
+        return waits
+    try:
+        read = waits_in(instance, head, state)
+    except UwfError as error:
+        read = _damaged(head, state, error)
+    return (read or waits)._replace(parent=waits.parent)
 
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:

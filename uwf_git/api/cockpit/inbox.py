@@ -116,13 +116,15 @@ def _group(wait: Waits) -> str:
 
 
 def _of_wait(instance: Instance, entry: InboxEntry, wait: Waits, item: Mapping[str, Any]) -> dict[str, Any]:
-    head = entry.listed.head
+    head, warnings = entry.listed.head, dict[str, list[str]]()
+    with suppress(UwfError):  # a damaged thread must not take the others away
+        warnings = warnings_value(instance, wait, head) if isinstance(head, Head) else {}
     return {
         "group": entry.group,
         **wait.as_json(),
         "since": iso(wait.since),
         "commands": [wait.command, f"uwf thread show {wait.thread}"],
-        **(warnings_value(instance, wait, head) if isinstance(head, Head) else {}),
+        **warnings,
         **{name: value for name, value in item.items() if name not in wait._fields},
     }
 
@@ -213,7 +215,7 @@ def _value(
 
 def _ways_on(value: Mapping[str, Any]) -> list[str]:
     if value["status"] == ThreadState.CORRUPT.word:
-        return ["uwf doctor"]
+        return ["uwf doctor --fix"]
     thread = value["thread"]
     return [f"uwf thread retry {thread}", f"uwf thread attempts {thread}", f"uwf thread show {thread}"]
 

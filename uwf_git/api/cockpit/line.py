@@ -8,13 +8,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import known_outlooks, outlook
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.permission_requests import line_of, permission_requests
 from uwf_git.engine.thread_state import asking_below
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ OUTPUT, QUESTION, REASON, VERDICT = "output", "question", "reason", "verdict"
 class Line(NamedTuple):
     """`now` is the role at work, asking or next, None after the end; `kind` one of the four above, None without a
     `text`. Of a step in progress `silent` are the seconds since its agent last wrote anything, and `running` those
-    since it began; None of other threads."""
+    since it began; None of other threads. `is_damaged`: it cannot be read, which the text says."""
 
     now: str | None
     text: str = ""
@@ -39,6 +38,7 @@ class Line(NamedTuple):
     silent: int | None = None
     running: float | None = None
     waits: Waits | None = None
+    is_damaged: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -46,6 +46,7 @@ class Line(NamedTuple):
             "line": self.text or None,
             "lineKind": self.kind if self.text else None,
             "silent": self.silent,
+            **({"damaged": True} if self.is_damaged else {}),
         }
 
 
@@ -68,10 +69,14 @@ class Lines:
             self._instance.store.index.set_verdicts(self._fresh)
 
     def of(self, head: Head, state: ThreadState) -> Line:
-        """Return a thread's line. Of a node that is damaged or missing there is none."""
+        """Return a thread's line, which says so if a node of it is damaged."""
         line = Line(None)
-        with suppress(UwfError):  # reported by the command that reads the thread
+        try:
             line = self._of(head, state)
+        except StoreDamaged as error:
+            line = Line(None, f"It cannot be read: {error.message}", REASON, is_damaged=True)
+        except UwfError:  # reported by the command that reads the thread
+            pass
         if not line.text:
             with suppress(UwfError):
                 line = line._replace(text=self._verdict(head), kind=VERDICT)
@@ -82,12 +87,10 @@ class Lines:
         if head.archive is not None:
             return Line(None, head.archive.reason, REASON)
         if state.is_at_work and (step := self._watch.step(head.thread)) is not None:
-            line = _running(step)
-            if state is ThreadState.ASKS_LEAVE and (requests := permission_requests(instance, head.thread)):
-                asks = f"asks leave: {line_of(requests[0].wish)}"
-                return line._replace(now=requests[0].role, text=asks, kind=QUESTION, silent=None)
-            return line
+            return _running(step) if state is ThreadState.RUNNING else _asking_leave(instance, head, step)
         if state.request is not None and (waits := self._waits(head, state)) is not None:
+            if waits.problem:
+                return Line(None, waits.question, REASON, waits=waits, is_damaged=True)
             is_budget = waits.kind is Request.BUDGET
             text, kind = (waits.reason, REASON) if is_budget else (waits.question, QUESTION)
             return Line(waits.role or None, text, kind, waits=waits)
@@ -126,6 +129,16 @@ class Lines:
                 self._instance, self._instance.store.step(head.node).output
             )
         return verdict
+
+
+def _asking_leave(instance: Instance, head: Head, step: Progress) -> Line:
+    from uwf_git.engine.permission_requests import line_of, permission_requests
+
+    line = _running(step)
+    for request in permission_requests(instance, head.thread):
+        text = f"asks leave: {line_of(request.wish)}"
+        return line._replace(now=request.role, text=text, kind=QUESTION, silent=None)
+    return line
 
 
 def _running(step: Progress) -> Line:
