@@ -188,6 +188,8 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
         from uwf_git.api.progress import steering_value
 
         value |= steering_value(instance, head)
+        if "permissions" in value:
+            value["reason"] = f"asks leave: {value['permissions'][0]['line']}"
     states = states_of(value["status"])
     if value["done"] is False and instance.locks.is_held(head.thread):
         from uwf_git.api.progress import step_in_progress

@@ -97,9 +97,7 @@ class PermissionDesk:
 
 def permission_requests(instance: Instance, thread: ThreadId | None = None) -> list[OpenRequest]:
     """Return the requests of steps in progress, or of one thread's, that wait for a person, oldest first."""
-    files = instance.permission_files
-    requests = files.all() if thread is None else files.of(thread)
-    return sorted(filter(files.is_open, requests), key=lambda item: (item.at, item.id))
+    return instance.permission_files.waiting(thread)
 
 
 def decide(

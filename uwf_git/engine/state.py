@@ -82,12 +82,7 @@ def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]
                 "command": first["command"],
                 "questions": questions,
             }
-        case Request.LEAVE:
-            from uwf_git.engine.permission_requests import line_of, permission_requests
-
-            requests = permission_requests(instance, head.thread)
-            return {"reason": f"asks leave: {line_of(requests[0].wish)}"} if requests else {}
-        case None:
+        case Request.LEAVE | None:
             is_failing = state is ThreadState.FAILING
             return {"error": instance.attempts.all(head.thread)[-1].error} if is_failing else {}
         case _:

@@ -131,9 +131,7 @@ class ThreadStates:
 
     @cached_property
     def _asking_leave(self) -> frozenset[ThreadId]:
-        from uwf_git.engine.permission_requests import permission_requests
-
-        return frozenset(request.thread for request in permission_requests(self.instance))
+        return frozenset(request.thread for request in self.instance.permission_files.waiting())
 
 
 class _OneOfMany(RestingThread):
@@ -173,11 +171,7 @@ def thread_state(instance: Instance, head: Head) -> ThreadState:
 
 
 def _asks_leave(instance: Instance, thread: ThreadId) -> bool:
-    if not instance.runs.has_requests(thread):
-        return False
-    from uwf_git.engine.permission_requests import permission_requests
-
-    return bool(permission_requests(instance, thread))
+    return instance.runs.has_requests(thread) and bool(instance.permission_files.waiting(thread))
 
 
 def ended_state(archive: ArchiveRow) -> EndedState:

@@ -92,6 +92,11 @@ class PermissionFiles:
         """Return whether a process waits for a decision."""
         return is_locked(self._path(request.thread, f"{request.id}.json"))
 
+    def waiting(self, thread: ThreadId | None = None) -> list[OpenRequest]:
+        """Return the open requests of all threads or of one, oldest first."""
+        requests = self.all() if thread is None else self.of(thread)
+        return sorted(filter(self.is_open, requests), key=lambda item: (item.at, item.id))
+
     def all(self) -> Iterator[OpenRequest]:
         """Yield the requests of all threads, also those of steps that are gone."""
         with suppress(OSError):

@@ -132,13 +132,13 @@ class Lines:
 
 
 def _asking_leave(instance: Instance, head: Head, step: Progress) -> Line:
-    from uwf_git.engine.permission_requests import line_of, permission_requests
+    from uwf_git.api.cockpit.permissions import leave_asked
 
     line = _running(step)
-    for request in permission_requests(instance, head.thread):
-        text = f"asks leave: {line_of(request.wish)}"
-        return line._replace(now=request.role, text=text, kind=QUESTION, silent=None)
-    return line
+    if (asked := leave_asked(instance, head.thread)) is None:
+        return line
+    role, text = asked
+    return line._replace(now=role, text=text, kind=QUESTION, silent=None)
 
 
 def _running(step: Progress) -> Line:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.engine.permission_requests import line_of, permission_requests
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.instance import Instance
 
 PERMISSION = "permission"
 """The group and the kind of such items."""
@@ -21,3 +27,10 @@ def permission_item(request: Mapping[str, Any], value: Mapping[str, Any]) -> dic
         "command": request["commands"]["allow"],
         "commands": [*request["commands"].values(), f"uwf thread show {request['thread']}"],
     }
+
+
+def leave_asked(instance: Instance, thread: ThreadId) -> tuple[str, str] | None:
+    """Return the role whose running agent asks leave first, and for what, in a line; None if nothing waits."""
+    for request in permission_requests(instance, thread):
+        return request.role, f"asks leave: {line_of(request.wish)}"
+    return None

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from uwf_git.api.cockpit.graph import NEXT, NOW, BranchWays, branch_ways, end_of, graph_value, nodes_taken
+from uwf_git.api.cockpit.permissions import leave_asked
 from uwf_git.api.cockpit.rows import rows_of, without_remarks
 from uwf_git.api.cockpit.weight import (
     LARGEST_IN_A_LINE,
@@ -354,7 +355,7 @@ class _Run:
         step = Watch(self._instance).step(self._head.thread)
         if step is None:
             return self._bar(_RUNNING, at["next"] or "", self._now, number=self._head.row.number + 1)
-        asks = at.get("reason") if at["status"] != ThreadState.RUNNING.word else None
+        asks = leave_asked(self._instance, self._head.thread)
         return self._bar(
             _WAITING if asks else _RUNNING,
             step.role,
@@ -364,7 +365,7 @@ class _Run:
             by=brief(step.credit.text(), _BY),
             seconds=round(max(0.0, self._now - step.since), 3),
             tokens=step.tokens or None,
-            verdict=brief(asks or step.last, _LINE),
+            verdict=brief(asks[1] if asks else step.last, _LINE),
             thread=step.child.thread if step.child is not None else None,
         )
 
