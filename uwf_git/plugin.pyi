@@ -399,7 +399,9 @@ from uwf_git.engine.performer import provider_of as provider_of
 from uwf_git.engine.permission_requests import PermissionDesk as PermissionDesk
 from uwf_git.engine.permission_requests import line_of as _permission_line
 from uwf_git.engine.permission_requests import permission_requests as permission_requests
+from uwf_git.engine.permission_requests import request_lines as _permission_lines
 from uwf_git.engine.permission_requests import request_value as _permission_value
+from uwf_git.engine.permission_requests import wish_value as _permission_wish_value
 from uwf_git.engine.persons_steps import persons_steps as persons_steps
 from uwf_git.engine.presented import JudgedCode as JudgedCode
 from uwf_git.engine.presented import LastOutput as LastOutput
@@ -997,7 +999,9 @@ parse_workspace_option = _parse_workspace_option
 past_versions = _past_versions
 pause_thread = _pause_thread
 permission_line = _permission_line
+permission_lines = _permission_lines
 permission_value = _permission_value
+permission_wish_value = _permission_wish_value
 presented_code = _presented_code
 prompt_commands = _prompt_commands
 pull_refs = _pull_refs

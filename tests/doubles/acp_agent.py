@@ -326,12 +326,14 @@ class Scripted:
 
     def _ask(self, session: str, argument: str) -> None:
         """Asks leave for KIND=INPUT, several separated by |, and says what came of it. KIND may be `title`, for a
-        command that stands in the title alone, as gemini sends it."""
+        command that stands in the title alone, as gemini sends it, or `call`, with the JSON of a whole call."""
         for number, asked in enumerate(argument.split("|")):
             kind, _, what = asked.partition("=")
             call = f"call-{number}"
             key = "command" if kind == "execute" else "path"
-            if kind == "title":
+            if kind == "call":
+                self._start(session, call, **json.loads(what))
+            elif kind == "title":
                 self._start(session, call, what, "execute")
             else:
                 self._start(session, call, f"{kind} {what}", kind, rawInput={key: what})

@@ -16,6 +16,7 @@ from commands import begin, wait_until
 from conftest import Uwf
 
 from uwf_git.api.cockpit.inbox import inbox
+from uwf_git.engine.permission_requests import request_lines
 from uwf_git.format.ids import new_thread_id
 from uwf_git.store.instance import Instance
 from uwf_git.store.permission_files import Decision, OpenRequest, PermissionFiles, Wish
@@ -113,6 +114,43 @@ def test_always_holds_for_equal_requests_of_the_role_in_the_thread_and_for_no_ot
     assert "make test" not in config.replace("ask:execute=make test", "")
     mode = {path.stat().st_mode & 0o777 for path in (storage / "store.git/uwf/permissions").rglob("always-*")}
     assert mode == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("call", "lines"),
+    [
+        (
+            {"kind": "execute", "rawInput": {"command": "ls", "env": {"LD_PRELOAD": "x"}, "cwd": "/"}},
+            ["execute: ls", "  env.LD_PRELOAD: x", "  cwd: /"],
+        ),
+        (
+            {"kind": "execute", "rawInput": {"command": "ls", "path": "/x"}},
+            ["execute: ls", *["  path: /x"] * 2],
+        ),
+        (
+            {"kind": "execute", "rawInput": {"command": ["ls"], "args": ["/x"]}},
+            ["execute: ls", "  args.1: /x"],
+        ),
+        (
+            {"kind": "edit", "content": [{"type": "diff", "path": "/x", "newText": "a\nb"}]},
+            ["edit: harmless", "  path: /x", "  1.newText: a", "      b"],
+        ),
+        ({"kind": "read", "rawInput": {"path": "/x", "then": "run"}}, ["read: harmless", "  then: run"]),
+        ({"kind": "other", "rawInput": ["a"]}, ["other: harmless", "  1: a"]),
+    ],
+)
+def test_an_input_with_more_than_a_command_or_a_path_is_shown_whole_and_never_decided_for_always(
+    uwf: Uwf, storage: Path, call: dict[str, Any], lines: list[str]
+) -> None:
+    steps = Scripted(storage, f"ask:call={json.dumps({'title': 'harmless', **call})}", more=WAIT)
+    process = started(steps)
+    request = asked(uwf, steps)
+    assert set(request["commands"]) == {"allow", "deny"}
+    shown = request_lines(request)
+    assert [line for line in shown if line in lines] == lines
+    uwf("thread", "permit", steps.thread, request["request"], "--always", check=2)
+    uwf("thread", "permit", steps.thread, request["request"])
+    ended(process)
 
 
 def test_nothing_waits_unless_the_user_said_so(uwf: Uwf, storage: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import agent_programs
 import asking_claude
 import pytest
+from cli_samples import on_terminal
 from commands import begin, wait_until
 from conftest import Uwf
 from loop_thread import start_loop
@@ -125,6 +126,33 @@ def test_always_holds_for_the_same_command_and_not_for_one_with_more_to_it(
         f"granted, by {ADA}, always",
         f"granted, by {ADA}, always",
         f"denied, by {ADA}",
+    ]
+
+
+def test_what_an_edit_writes_is_shown_whole_and_never_allowed_for_always(
+    uwf: Uwf, thread: str, asks: Asks
+) -> None:
+    path = str(Path("src/b.txt").absolute())
+    content = "first line\nsecond \u200bline\n" + "x" * 5000
+    edit = {"file_path": path, "old_string": "old text", "new_string": "new\rtext"}
+    asks(
+        ("Write", {"file_path": path, "content": content}), ("Edit", edit), ("Read", {"file_path": "/etc/x"})
+    )
+    process = started(thread)
+    request = asked(uwf, thread, title=f"Write {path}")
+    assert json.loads(request["input"])["content"] == content and "always" not in request["commands"]
+    status, shown = on_terminal("thread", "permit", thread, typed=[("y, n? ", "n")])
+    assert status == 0 and f"path: {path}" in shown and "x" * 5000 in shown
+    assert "content: first line\n      second \\u200bline\n" in shown
+    request = asked(uwf, thread, title=f"Edit {path}")
+    assert json.loads(request["input"]) == edit and "always" not in request["commands"]
+    status, shown = on_terminal("thread", "permit", thread, typed=[("y, n? ", "n")])
+    assert status == 0 and "old_string: old text" in shown and "new_string: new\\x0dtext" in shown
+    permit(uwf, asked(uwf, thread, kind="read", input=None), "always")
+    ended(process)
+    assert [outcome for outcome, _ in decisions(uwf, thread)] == [
+        *[f"denied, by {ADA}"] * 2,
+        f"granted, by {ADA}, always",
     ]
 
 

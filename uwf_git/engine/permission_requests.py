@@ -3,13 +3,15 @@ A decision that always holds does so for the same kind and command or paths, in 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Invalid, NotFound, StoreUnwritable, Usage
-from uwf_git.base.text import iso, shortened
+from uwf_git.base.text import harmless, iso, shortened
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.hooks import run_hook
 from uwf_git.format.ids import ThreadId, new_thread_id
@@ -18,9 +20,12 @@ from uwf_git.store.permission_files import MOST, Decision, OpenRequest, Wish
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
-LONGEST = 4000  # characters of a command that a person is shown whole
+LONGEST = 4000  # characters of a command or an input that a person is shown whole
+_LONGEST_EDIT = 100_000  # and of an input that has what is written to a file
+_LONGEST_PATH = 4096
 _MOST_PATHS = 50
 _SHOWN = 200
+_DEEPEST = 4  # levels of an input whose keys have lines of their own
 
 
 class PermissionDesk:
@@ -48,7 +53,10 @@ class PermissionDesk:
         """Have a request wait until a Unix time, run the user's hook for a waiting thread, and return the request's
         id. None if there are too many, nobody can be shown all that it asks, or the disk refuses it."""
         wish = self._clean(wish)
-        if len(wish.command or "") + len(wish.unread) > LONGEST or len(wish.paths) > _MOST_PATHS:
+        longest = _LONGEST_EDIT if wish.kind == "edit" else LONGEST
+        if len(wish.command or "") + len(wish.unread) > longest or len(wish.paths) > _MOST_PATHS:
+            return None
+        if any(len(path) > _LONGEST_PATH for path in wish.paths):
             return None
         self._withdraw_leftovers()
         if len(self._files.of(self._thread)) >= MOST:
@@ -141,12 +149,7 @@ def request_value(request: OpenRequest) -> dict[str, Any]:
         "request": request.id,
         "role": request.role,
         "agent": request.agent,
-        "kind": wish.kind,
-        "title": wish.title,
-        "command": wish.command,
-        "paths": [*wish.paths],
-        "input": wish.unread or None,
-        "line": line_of(wish),
+        **wish_value(wish),
         "at": iso(request.at),
         "until": iso(request.until),
         "commands": {
@@ -157,10 +160,68 @@ def request_value(request: OpenRequest) -> dict[str, Any]:
     }
 
 
+def wish_value(wish: Wish) -> dict[str, Any]:
+    """Return what is asked for as JSON."""
+    return {
+        "kind": wish.kind,
+        "title": wish.title,
+        "command": wish.command,
+        "paths": [*wish.paths],
+        "input": wish.unread or None,
+        "line": line_of(wish),
+    }
+
+
+def request_lines(value: Mapping[str, Any]) -> list[str]:
+    """Return all that a request asks for, as `wish_value` returns it, in lines that have yet to be escaped. A line end
+    in a text is one here, and further lines of a text are indented below its first."""
+    title, command = value["title"], value["command"]
+    lines = [*_lines(value["kind"], title if command is None else command)]
+    if command is not None and title.strip("`") not in ("", command):
+        lines += _lines("title", title)
+    for path in value["paths"]:
+        lines += _lines("path", path)
+    if value["input"]:
+        for name, text in _entries("", _read(value["input"]), _DEEPEST):
+            lines += _lines(name or "input", text)
+    return [lines[0], *(f"  {line}" for line in lines[1:])]
+
+
+def _lines(name: str, text: str) -> Iterator[str]:
+    first, *rest = text.split("\n")
+    yield f"{name}: {first}"
+    yield from (f"    {line}" for line in rest)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _entries(name: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the names and texts of a JSON value, those within it as `env.PATH`."""
+    if depth and value and isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value, 1):
+            part = str(key) if str(key).isalnum() or str(key).isidentifier() else json.dumps(key)
+            yield from _entries(f"{name}.{part}" if name else part, item, depth - 1)
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def line_of(wish: Wish) -> str:
-    """Return what is asked for in a line, cut if it is long."""
-    what = wish.command if wish.command is not None else wish.title or ", ".join(wish.paths)
-    return shortened(f"{wish.kind}: {' '.join(f'{what} {wish.unread}'.split())}", _SHOWN)
+    """Return what is asked for in a line, cut if it is long. Line ends are `⏎` in it. It lacks what is written to a
+    file."""
+    if wish.command is not None:
+        parts = [wish.command]
+    else:
+        hidden = [path for path in wish.paths if path not in wish.title]
+        parts = [": ".join(filter(None, [wish.title, ", ".join(hidden)]))]
+    if wish.kind != "edit":
+        parts.append(wish.unread)
+    what = " ".join(parts).strip().replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " ")
+    return shortened(f"{wish.kind}: {harmless(' '.join(filter(None, what.split(' '))))}", _SHOWN)
 
 
 def _command(request: OpenRequest, granted: bool) -> str:

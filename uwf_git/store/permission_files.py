@@ -29,8 +29,8 @@ _MINE = 0o600
 
 
 class Wish(NamedTuple):
-    """What an agent asks leave for. `command` is None if it is none; `paths` are absolute; `unread` is input that may
-    hide a command or a file."""
+    """What an agent asks leave for. `command` is None if it is none; `paths` are absolute; `unread` is the whole input,
+    as JSON, if it has or may have more than the command or the paths."""
 
     kind: str
     title: str

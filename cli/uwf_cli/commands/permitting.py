@@ -12,6 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.options import THREAD
 from uwf_git.base.errors import Invalid, Usage
+from uwf_git.engine.permission_requests import request_lines
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -60,7 +61,7 @@ def _ask(invocation: Invocation, thread: ThreadId, has_options: bool) -> list[di
     decided: list[dict[str, Any]] = []
     for value in values:
         words = [word for word in _WORDS if "always" in value["commands"] or not _WORDS[word][1]]
-        sys.stderr.write(terminal.escape(request_text(value)) + "\n")
+        sys.stderr.write(request_text(value) + "\n")
         answer = ""
         while answer not in words:
             sys.stderr.write(f"{', '.join(words)}? ")
@@ -74,14 +75,11 @@ def _ask(invocation: Invocation, thread: ThreadId, has_options: bool) -> list[di
 
 
 def request_text(value: dict[str, Any]) -> str:
-    """Format a request, as `request_value` returns it, with all that it asks for."""
-    what = value["command"] if value["command"] is not None else value["title"]
-    lines = [f"{value['role']} ({value['agent']}) asks for leave to {value['kind']}: {what}"]
-    if value["command"] is not None and value["title"].strip("`") not in ("", value["command"]):
-        lines.append(f"  {value['title']}")
-    lines += [f"  {path}" for path in value["paths"]]
-    lines += [f"  {value['input']}"] if value["input"] else []
-    return "\n".join(lines)
+    """Format a request, as `request_value` returns it, with all that it asks for, for a terminal."""
+    lines = map(terminal.escape_code, request_lines(value))
+    return "\n".join(
+        [terminal.escape(f"{value['role']} ({value['agent']}) asks for leave to ") + next(lines), *lines]
+    )
 
 
 def _line(value: dict[str, Any]) -> str:

@@ -29,6 +29,8 @@ from uwf_git.plugin import (
     ToolPolicy,
     TurnRecord,
     permission_line,
+    permission_lines,
+    permission_wish_value,
     printable,
     terminal_undisturbed,
 )
@@ -50,6 +52,7 @@ _OF_FILES = frozenset(("read", "edit", "delete", "move"))
 _NAMES_FILE = re.compile(r"(?:^|_)(?:path|file|filename|filepath|folder|dir|directory|directorie)s?$")
 _NAMES_ENDS = frozenset(("source", "destination", "target", "from", "to"))
 _NAMES_COMMAND = frozenset(("command", "commands", "cmd", "script", "code", "argv", "shell"))
+_PLAIN: Mapping[str, type] = {"description": str, "timeout": int}  # beside a command
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
 _GRANTS = ("allow_once",)  # agents may write permanent grants into their own settings
 _REFUSALS = ("reject_once", "reject_always")
@@ -69,7 +72,8 @@ class Option(NamedTuple):
 
 class Request(NamedTuple):
     """A permission request. `command` is None if there is none; `paths` are absolute. `unread` is the input
-    as JSON if it may have a command or file that isn't understood, so that the title proves nothing."""
+    as JSON if it may have a command or file that isn't understood, so that the title proves nothing, `more` the input
+    if it has anything beside a command or paths."""
 
     kind: str
     title: str
@@ -77,10 +81,12 @@ class Request(NamedTuple):
     paths: tuple[str, ...]
     options: tuple[Option, ...]
     unread: str = ""
+    more: str = ""
 
     @property
     def wish(self) -> PermissionWish:
-        return PermissionWish(self.kind, self.title, self.command, self.paths, self.unread)
+        """The request for a person, who is shown all input that is more than the command or the paths."""
+        return PermissionWish(self.kind, self.title, self.command, self.paths, self.unread or self.more)
 
     @property
     def shown(self) -> str:
@@ -110,7 +116,8 @@ def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Reques
         unread = json.dumps(raw, ensure_ascii=False)
     if kind == "execute" and command is None and not unread:
         command = title.strip("`")
-    return Request(kind, title, command, paths, tuple(_options(options)), unread)
+    more = _more(call, raw, kind, command)
+    return Request(kind, title, command, paths, tuple(_options(options)), unread, more)
 
 
 def kind_of(call: Mapping[str, Any]) -> str:
@@ -283,6 +290,31 @@ def _command(value: Any, args: Any) -> str | None:
     return shlex.join(value)
 
 
+def _more(call: Mapping[str, Any], raw: Any, kind: str, command: str | None) -> str:
+    """Return the input of a call, or the changes that it announces, as JSON, if that is more than a command or paths;
+    else ""."""
+    if not raw or (isinstance(raw, Mapping) and all(_is_plain(key, raw, kind, command) for key in raw)):
+        content = call.get("content")
+        raw = [item for item in content if _is_change(item)] if isinstance(content, list) else None
+    return json.dumps(raw, ensure_ascii=False) if raw else ""
+
+
+def _is_plain(key: str, raw: Mapping[str, Any], kind: str, command: str | None) -> bool:
+    """Return whether a part of an input is told with the command or the paths, or changes nothing."""
+    value = raw[key]
+    if command is not None:
+        is_told = key == "command" or (key == "args" and isinstance(raw["command"], str))
+        return is_told or (key in _PLAIN and isinstance(value, _PLAIN[key]))
+    if kind == "read" and key in ("offset", "limit", "line"):
+        return isinstance(value, int)
+    texts = value if isinstance(value, list) else [value]
+    return _is_of_file(key, kind) and all(isinstance(text, str) and "\0" not in text for text in texts)
+
+
+def _is_change(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("type") == "diff"
+
+
 def _hides_command(raw: Any, kind: str) -> bool:
     return kind == "execute" or (
         isinstance(raw, Mapping) and any(key.casefold() in _NAMES_COMMAND for key in raw)
@@ -327,10 +359,8 @@ def _once(request: Request) -> list[Option]:
 
 
 def _question(request: Request, name: str) -> str:
-    lines = [f"{name} asks for leave to {request.shown}"]
-    if request.command is not None and request.title and request.title.strip("`") != request.command:
-        lines.append(f"  {request.title}")
-    lines += [f"  {path}" for path in request.paths[:10]]
+    first, *rest = permission_lines(permission_wish_value(request.wish))
+    lines = [f"{name} asks for leave to {first}", *rest]
     lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(_once(request), 1)]
     if not any(option.kind in _GRANTS for option in request.options):
         lines.append("  It offers no yes for this once.")

@@ -38,6 +38,7 @@ WIDE = 120
 _TICK = 0.2  # seconds between two looks at the store
 _AGES = 10.0  # and between two drawings of ages
 _SIDEWAYS = 20  # columns
+_TO_READ = 1.0  # seconds from telling that a question was replaced until a digit answers it
 
 _HINT = "Enter open  a answer  r run  s stop  p pause  f fork  / filter  : command  ? keys  q quit"
 
@@ -79,6 +80,9 @@ class Top(App[None]):
         self._is_open = False
         self._question: Question | None = None
         self._answers = False
+        self._expected: ThreadId | None = None
+        self._asked = ""
+        self._read_from = 0.0
         self._ignored = ""
         self._shown: object = None
         self._answered: dict[ThreadId, str] = {}
@@ -173,6 +177,8 @@ class Top(App[None]):
         places = {row.thread: place for place, row in enumerate(board.rows)}
         cursor = places.get(before.thread, self._list.cursor) if before is not None else 0
         self._list.take(board.rows, cursor)
+        if before is None:
+            self._expect()
         if self._list.is_bare:
             self._awake.set()
         self._list.problem, self._list.left_out = board.problem, board.left_out
@@ -205,11 +211,41 @@ class Top(App[None]):
                 continue
             read = await self._reader(partial(_read, row, pane.tab, pane.step))
             if wanted == self._wanted() and not pane.is_help:
-                self._shown, self._question = wanted, read.question
+                self._shown = wanted
+                self._take_question(read.question)
                 self._lacks_live = pane.follows = self._follows(row.thread)
                 if not pane.follows:
                     pane.show(read.lines)
                 self._draw()
+
+    def _expect(self) -> None:
+        """Take the next question of the row under the cursor for what a key asked to see."""
+        self._expected = self._row.thread if self._row is not None else None
+
+    def _take_question(self, question: Question | None) -> None:
+        """Show a question. One that takes the place of another by itself is answered by no digit until that was told:
+        `_read_from` is the time on the monotonic clock from which digits count, infinite until it is told."""
+        self._question = question
+        if question is None:
+            return
+        if question.thread == self._expected:
+            self._expected, self._read_from = None, 0.0
+        elif question.key != self._asked:
+            self._read_from = math.inf
+        if question.key != self._asked:
+            self._asked, self._pane.top, self._pane.left = question.key, 0, 0
+
+    def _warning(self) -> str:
+        """Return why a digit does not answer the question that is shown, "" if it does or there is none."""
+        if self._question is None or not self._is_pane_shown or self._pane.is_help:
+            return ""
+        if self._read_from == math.inf:
+            return "another question is asked here now: a digit answers once you have read it"
+        if self._pane.read == math.inf:
+            return (
+                "more below: End shows it" if self._is_open else "more below: a digit opens it, End shows it"
+            )
+        return ""
 
     def _wanted(self) -> object:
         """Return what the pane's content follows from, None if it isn't shown."""
@@ -242,10 +278,12 @@ class Top(App[None]):
         row, pane = self._row, self._pane
         if self._wanted() != self._shown:
             if isinstance(self._shown, tuple) and row is not None and self._shown[0][0] != row.thread:
-                pane.lines, pane.top, self._question = (), 0, None
+                pane.show(())
+                pane.top, self._question = 0, None
             self._changed.set()
         if row is None and not pane.is_help:
-            pane.title, pane.about, pane.lines, self._question = "", "", (), None
+            pane.show(())
+            pane.title, pane.about, self._question = "", "", None
         elif row is not None:
             name = row.head.row.name if row.head is not None else None
             pane.title = row.title
@@ -253,8 +291,10 @@ class Top(App[None]):
         pane.is_active = self._is_open
         self._list.is_active = not self._is_open
         self._list.place(self._list.cursor)
-        for widget in (self._bar, self._list, pane, self._foot):
+        for widget in (self._bar, self._list, pane):
             widget.redraw()
+        self._foot.warning = self._warning()
+        self._foot.redraw()
 
     # Keys
 
@@ -320,6 +360,7 @@ class Top(App[None]):
             self._awake.set()
         if self._row is not before:
             self._pane.step, self._pane.top, self._pane.left, self._pane.chosen = None, 0, 0, 0
+            self._expect()
 
     def _do_left(self) -> None:
         self._pane.left = max(0, self._pane.left - _SIDEWAYS)
@@ -366,7 +407,9 @@ class Top(App[None]):
         pane = self._pane
         pane.tab, pane.top, pane.left = tab, 0, 0
         self._answers = self._answers and tab == LIVE
-        pane.lines, self._question, self._shown = (), None, None
+        pane.show(())
+        self._question, self._shown = None, None
+        self._expect()
         self._changed.set()
 
     def _do_diff(self) -> None:
@@ -391,6 +434,14 @@ class Top(App[None]):
             self._lay_out()
         elif (question := self._question) is None or question.thread != row.thread or typed < pane.drawn:
             self._ignore(f"{number}, typed before the question was shown")
+        elif typed < self._read_from:
+            self._read_from = min(self._read_from, time.monotonic() + _TO_READ)
+            self._ignore(f"{number}, another question is asked now: read it, and press {number} again")
+        elif typed < pane.read:
+            if not self._is_open:
+                self._is_open = self._answers = True
+                self._lay_out()
+            self._ignore(f"{number}, {self._warning() or 'typed before all of the question was shown'}")
         elif (answer := question.choose(number)) is None:
             self._foot.tell(f"there is no option {number}", True)
         else:
@@ -414,8 +465,8 @@ class Top(App[None]):
     def _do_help(self) -> None:
         pane = self._pane
         pane.is_help = not pane.is_help
+        pane.show(tuple(keys.help_lines()) if pane.is_help else ())
         pane.top = pane.left = 0
-        pane.lines = tuple(keys.help_lines()) if pane.is_help else ()
         self._shown = None
         self._lay_out()
 
@@ -492,7 +543,10 @@ class Top(App[None]):
         elif question.is_budget:
             await self._command_line(question.command.removeprefix("uwf "))
         elif (answer := await self._steering.compose(question)) is not None:
-            await self._answer(row, answer)
+            if isinstance(answer, Decision) and (self._question != question or self._pane.read == math.inf):
+                self._ignore(f"an answer, {self._warning() or 'typed before all of the question was shown'}")
+            else:
+                await self._answer(row, answer)
 
     async def _answer(self, row: Row, answer: Answer | Decision) -> None:
         """Answer, go to the next thread that asks, and let this one go on."""
@@ -500,6 +554,7 @@ class Top(App[None]):
             self._ignore("a second answer to the same question")
             return
         self._answered[row.thread] = answer.key
+        self._expect()
         rows = self._list.rows
         places = (*range(self._list.cursor + 1, len(rows)), *range(self._list.cursor))
         asking = [at for at in places if rows[at].group == ASKS and rows[at].thread not in self._answered]

@@ -34,16 +34,39 @@ _PATCH = {"+": "good", "-": "bad", "@": "calm"}
 
 
 class Line(NamedTuple):
-    """An escaped line, and the name of its style. `choice` is the number whose key chooses it, 0 for none."""
+    """An escaped line, and the name of its style. `choice` is the number whose key chooses it, 0 for none. One that
+    `asks` is wrapped and never cut, since it must be read to its end before it is answered."""
 
     text: str
     style: str = ""
     choice: int = 0
+    asks: bool = False
 
 
 def line(text: str, style: str = "", choice: int = 0) -> Line:
     """Return any text as a single line."""
     return Line(flat(text), style, choice)
+
+
+def asking(text: str, style: str = "", choice: int = 0) -> Iterator[Line]:
+    """Yield the lines of what a person is asked, with all invisible characters written out."""
+    for item in text.split("\n"):
+        yield Line(terminal.escape_code(item.removesuffix("\r")).expandtabs(4), style, choice, asks=True)
+
+
+def wrapped(items: Sequence[Line], width: int) -> tuple[Line, ...]:
+    """Return lines of which those that ask go on below, after an ellipsis, at a width in columns."""
+    if width <= 0 or not any(item.asks and cell_len(item.text) > width for item in items):
+        return tuple(items)
+    return tuple(part for item in items for part in (_parts(item, width) if item.asks else [item]))
+
+
+def _parts(item: Line, width: int) -> Iterator[Line]:
+    if cell_len(item.text) <= width:
+        yield item
+        return
+    for number, text in enumerate(chop_cells(item.text, max(width - 2, 2))):
+        yield item._replace(text=f"… {text}" if number else text)
 
 
 def lines(text: str, style: str = "", indent: str = "") -> Iterator[Line]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from uwf_git.ext.top.lines import Line, code_line, fit, flat, line, lines, patch
+from uwf_git.ext.top.lines import Line, asking, code_line, fit, flat, line, lines, patch
 from uwf_git.ext.top.question import Question, question_at
 from uwf_git.plugin import (
     Head,
@@ -20,6 +19,7 @@ from uwf_git.plugin import (
     WantedParts,
     as_yaml,
     changed_files,
+    cut_text,
     duration_text,
     in_dollars,
     next_prompt,
@@ -88,11 +88,10 @@ def _question(question: Question) -> Iterator[Line]:
         yield Line("")
         return
     yield line(f"{who} asks you", "bold")
-    for paragraph in question.text[:_QUESTION].splitlines():
-        # The one text that has to be read to its end.
-        yield from (line(part, "bold") for part in textwrap.wrap(paragraph, _WRAPPED) or [""])
+    text = question.text if question.permission else cut_text(question.text, _QUESTION)
+    yield from asking(text, "bold")
     for number, option in enumerate(numbered_lines(question.options), 1):
-        yield line(f"  {option}", "warn", number)
+        yield from asking(f"  {option}", "warn", number)
     if question.reason:
         yield line(f"({question.reason})", "dim")
     if len(question.fields) > 1 or (question.fields and not question.options):
@@ -194,7 +193,6 @@ def _drawn(wait: float, begin: float, end: float) -> str:
 
 _CLOCK = 20  # columns
 _QUESTION = 20_000  # characters
-_WRAPPED = 70  # columns
 _VERDICT = 300  # characters
 _TAIL = 4_000  # characters of what an attempt printed
 

@@ -14,6 +14,7 @@ from uwf_git.plugin import (
     ThreadState,
     Usage,
     control,
+    permission_lines,
     permission_requests,
     permission_value,
     presented_at,
@@ -82,6 +83,11 @@ class Question(NamedTuple):
     options: tuple[str, ...] = ()
     fields: tuple[FormField, ...] = ()
     permission: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of its answers."""
+        return self.permission or self.step
 
     @property
     def is_budget(self) -> bool:
@@ -161,13 +167,12 @@ def question_at(instance: Instance, head: Head, state: ThreadState) -> Question 
 def _permission(instance: Instance, head: Head) -> Question | None:
     for request in permission_requests(instance, head.thread):
         value = permission_value(request)
-        parts = [value["title"], value["command"], "\n".join(value["paths"]), value["input"]]
         return Question(
             head.thread,
             head.node,
             thread_states.Request.QUESTION,
             value["role"],
-            "\n".join([f"{value['agent']} asks leave, {value['kind']}:", *filter(None, parts)]),
+            "\n".join([f"{value['agent']} asks leave to", *permission_lines(value)]),
             "",
             value["commands"]["allow"],
             options=tuple(value["commands"]),

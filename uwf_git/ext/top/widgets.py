@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Item, Row
-from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted
+from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted, wrapped
 from uwf_git.ext.top.pane import STEPS, TABS
 from uwf_git.plugin import ThreadState, left_out_line, role_name, time_ago
 
@@ -221,9 +221,12 @@ class Pane(Surface):
     chosen = 0
     follows = False
     drawn = 0.0  # when these lines were first drawn, on the monotonic clock
+    read = math.inf  # and when the last one of those that ask was
     is_active = False
     is_alone = False
     is_help = False
+    _whole: Sequence[Line] = ()
+    _asks = 0  # lines from the first to the last one that asks
 
     @property
     def page(self) -> int:
@@ -251,9 +254,23 @@ class Pane(Surface):
                 self.top = max(0, min(self.top, place), place - self.page + 1)
 
     def show(self, lines: Sequence[Line]) -> None:
-        self.lines, self.drawn = lines, math.inf
-        last = max(0, len(lines) - self.page)
+        self._whole, self.drawn, self.read = lines, math.inf, math.inf
+        self._wrap()
+        last = max(0, len(self.lines) - self.page)
         self.top = last if self.follows else min(self.top, last)
+
+    def _wrap(self) -> None:
+        self.lines = wrapped(self._whole, self.size.width - len(self._edge[0]))
+        self._asks = max((place for place, item in enumerate(self.lines, 1) if item.asks), default=0)
+
+    def redraw(self) -> None:
+        super().redraw()
+        if self.display and not self.left and self.top + self.page >= self._asks:
+            self.read = min(self.read, time.monotonic())
+
+    def on_resize(self) -> None:
+        self._wrap()
+        super().on_resize()
 
     def parts(self, y: int) -> tuple[Parts, str]:
         self.drawn = min(self.drawn, time.monotonic())
@@ -284,9 +301,10 @@ class Pane(Surface):
 
 
 class Foot(Surface):
-    """The last message, else the keys."""
+    """The last message, else a warning, else the keys."""
 
     hint = ""
+    warning = ""
     _message = ""
     _is_bad = False
     _ends = 0.0  # when the message goes, on the monotonic clock
@@ -302,4 +320,6 @@ class Foot(Surface):
     def parts(self, y: int) -> tuple[Parts, str]:
         if self._message:
             return [(f" {flat(self._message)}", "bad" if self._is_bad else "good")], ""
+        if self.warning:
+            return [(f" {self.warning}", "warn")], ""
         return [(f" {self.hint}", "dim")], ""

@@ -31,7 +31,7 @@ _KINDS = {
     **dict.fromkeys(("WebFetch", "WebSearch"), "fetch"),
     "Read": "read",
 }
-# Input of tools that says no more than the command, or than the path and what is written there.
+# Input of tools whose command or path is certain. A person sees what is written there too.
 _PLAIN = {
     "Bash": {"command", "description", "timeout"},
     "Edit": {"file_path", "old_string", "new_string", "replace_all"},
