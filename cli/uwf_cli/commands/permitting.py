@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,8 @@ from uwf_git.engine.permission_requests import request_lines
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
 
+_MOST_LINES = 20
+_MOST_CHARACTERS = 2000
 _WORDS = {"y": (True, False), "n": (False, False), "always": (True, True), "never": (False, True)}
 
 
@@ -74,12 +77,22 @@ def _ask(invocation: Invocation, thread: ThreadId, has_options: bool) -> list[di
     return decided
 
 
-def request_text(value: dict[str, Any]) -> str:
+def request_text(value: Mapping[str, Any]) -> str:
     """Format a request, as `request_value` returns it, with all that it asks for, for a terminal."""
-    lines = map(terminal.escape_code, request_lines(value))
-    return "\n".join(
-        [terminal.escape(f"{value['role']} ({value['agent']}) asks for leave to ") + next(lines), *lines]
-    )
+    who = terminal.escape(f"{value['role']} ({value['agent']})")
+    return f"{who} asks for leave to " + "\n".join(map(terminal.escape_code, request_lines(value)))
+
+
+def request_part(value: Mapping[str, Any]) -> tuple[list[str], str]:
+    """Return the lines of a request for a terminal, with the command that allows it. Of a long one they are the first,
+    and the command is the one that shows it whole and asks."""
+    lines = [*map(terminal.escape_code, request_lines(value))]
+    whole = "\n".join(lines)
+    if len(lines) <= _MOST_LINES and len(whole) <= _MOST_CHARACTERS:
+        return lines, value["commands"]["allow"]
+    shown = whole[:_MOST_CHARACTERS].split("\n")[:_MOST_LINES]
+    rest = len(whole) - len("\n".join(shown))
+    return [*shown, f"[… {rest:,} more characters]"], f"uwf thread permit {value['thread']}"
 
 
 def _line(value: dict[str, Any]) -> str:

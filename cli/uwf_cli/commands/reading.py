@@ -11,6 +11,7 @@ import click
 
 from uwf_cli import changed_files, terminal
 from uwf_cli.command import command
+from uwf_cli.commands.permitting import request_part
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.invocation import Invocation, find_head, find_thread
 from uwf_cli.options import THREAD
@@ -250,11 +251,12 @@ def _remarks(state: Any) -> list[tuple[str, str]]:
 
 
 def _permissions(state: Any) -> list[tuple[str, str]]:
-    return [
-        pair
-        for request in state.get("permissions", ())
-        for pair in (("asks leave", request["line"]), ("allow", request["commands"]["allow"]))
-    ]
+    rows: list[tuple[str, str]] = []
+    for request in state.get("permissions", ()):
+        lines, command = request_part(request)
+        is_whole = command == request["commands"]["allow"]
+        rows += [("asks leave", "\n".join(lines)), ("allow" if is_whole else "decide", command)]
+    return rows
 
 
 def _workspace(state: Any) -> str:
