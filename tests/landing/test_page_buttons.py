@@ -75,6 +75,8 @@ def test_why_work_does_not_land_is_shown_with_the_thread_that_was_told(
     assert f"it was told: uwf thread run {onward}" in page(running, thread)
     assert "<i>" not in running.get(f"/thread/{thread}").text
     assert offers(running, thread) == [], "it goes on in the other"
+    above = html.unescape(running.get("/").text).partition("could not go on")[2].partition("</details>")[0]
+    assert f"it was told: uwf thread run {onward}" in above
 
 
 @one_forge

@@ -215,6 +215,31 @@ def test_requests_of_one_thread_are_told_apart_and_none_hides_what_it_would_run(
             os.close(descriptor)
 
 
+def test_an_address_of_a_thread_that_asks_leave_shows_its_own_request(
+    serve: Serve, uwf: Uwf, thread: str
+) -> None:
+    other = uwf("thread", "fork", thread).json["thread"]
+    files = PermissionFiles(opened().store.repository.private)
+    now = time.time()
+    held = [
+        files.put(
+            OpenRequest(name, ThreadId(asks), "writer", "acp", Wish("run", "", command, ()), at, now + 600)
+        )
+        for name, asks, command, at in (
+            ("7Q2XKMPA", thread, "make first", now - 9),
+            ("7Q2XKMPB", other, "make second", now),
+        )
+    ]
+    try:
+        for client in entered(serve("--write")):
+            asked = client.get(f"/?at={other}").text.partition('<article class="item"')[2]
+            assert "make second" in asked and "make first" not in asked and "7Q2XKMPB" in asked
+            assert "make first" in client.get("/").text.partition('<article class="item"')[2]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
 def test_a_key_presses_nothing_that_a_change_brought(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str, script: Callable[[str, str], Path]
 ) -> None:

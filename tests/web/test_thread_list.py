@@ -239,7 +239,7 @@ def test_failed_threads_are_found_checked_and_tried_again_by_keys_alone(
     expect(browser_page.locator(".board tbody input:checked")).to_have_count(2)
     keep_picture(browser_page, "checked-by-keys")
     browser_page.keyboard.press("r")
-    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 2 of 2 done")
+    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 2 of 2 started")
     for each in failed:
         uwf("thread", "wait", each)
 
@@ -259,7 +259,7 @@ def test_what_failed_last_night_is_tried_again_by_three_keys(
     expect(everything).to_be_checked()
     expect(browser_page.locator(".bulk .number-checked").first).to_be_visible()
     browser_page.keyboard.press("r")
-    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 3 of 3 done")
+    expect(browser_page.get_by_role("status", name="What was done")).to_contain_text("Retry: 3 of 3 started")
     for each in failed:
         uwf("thread", "wait", each)
 

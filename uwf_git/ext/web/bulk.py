@@ -60,7 +60,7 @@ async def do_all(executor: Executor, name: str, form: Form) -> str:
     failures = await asyncio.gather(*(failure(thread, head) for thread, head in heads.items()))
     with executor.opened() as instance:
         titles = [_title(instance, thread) for thread in heads]
-    result = BulkResult(bulk.label, tuple(zip(heads, titles, failures, strict=True)))
+    result = BulkResult(bulk.label, bulk.runs, tuple(zip(heads, titles, failures, strict=True)))
     query = [(key, value) for key, value in parse_qsl(form.fields.get("list", "")) if key != "done"]
     return f"/threads?{urlencode([*query, ('done', executor.notes.put_result(result))])}"
 

@@ -46,17 +46,19 @@ class Executor:
         self.notes = Notes()
 
     def refusals(self) -> list[tuple[Head, str, StartRefused]]:
-        """Return the heads of threads whose agents didn't start, and that haven't moved since, with the role that is
-        next and why."""
-        if not self.notes.refused:
+        """Return the heads of threads whose agents didn't start, or for which a command of an extension failed, and
+        that haven't moved since, with the role that is next and why."""
+        if not (threads := self.notes.failed()):
             return []
         refusals = []
         with self.opened() as instance:
-            for thread in list(self.notes.refused):
+            for thread in threads:
                 with suppress(UwfError):
                     head = instance.threads.head(thread)
                     if (refused := self.notes.refused_at(head)) is not None:
                         refusals.append((head, thread_outlook(instance, head).next or "", refused))
+                    if (note := self.notes.command_at(head)) is not None and note.why is not None:
+                        refusals.append((head, "", StartRefused(head.node, note.why, False)))
         return refusals
 
     async def do(self, action: Action, thread: str, form: Form) -> str:

@@ -80,8 +80,9 @@ def page(instance: Instance, request: PageRequest) -> Page:
     whom = request.one("for") or None
     entries = inbox_entries(instance, whom)
     at = request.one("at")
-    wanted = at, request.one("request") or None
-    number = next((number for number, entry in enumerate(entries) if _place(entry) == wanted), None)
+    wanted = tuple(filter(None, (at, request.one("request"))))  # of a thread alone, the first entry
+    places = (tuple(filter(None, _place(entry)))[: len(wanted)] for entry in entries)
+    number = next((number for number, place in enumerate(places) if place == wanted), None) if at else None
     further = entries[number : number + 1] if number is not None and number >= SHOWN else []
     items = inbox_items(instance, [*entries[:SHOWN], *further])
     item = items[-1 if further else number or 0] if items else None

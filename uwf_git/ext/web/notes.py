@@ -37,9 +37,11 @@ class CommandNote(NamedTuple):
 
 
 class BulkResult(NamedTuple):
-    """The outcome of an action on several threads: each `thread`, its `title`, and why it was not done, or None."""
+    """The outcome of an action on several threads: each `thread`, its `title`, and why it was not done, or None.
+    `runs`: it was started, and agents are at work."""
 
     label: str
+    runs: bool
     threads: tuple[tuple[str, str, UwfError | None], ...]
 
     @property
@@ -56,6 +58,11 @@ class Notes:
         self._results: dict[str, BulkResult] = {}
         self._counted = 0
         self.version = 0
+
+    def failed(self) -> list[ThreadId]:
+        """Return the threads whose agents didn't start, or for which a command failed, before they may have moved."""
+        commands = (thread for thread, note in self._commands.items() if note.why is not None)
+        return list(dict.fromkeys((*self.refused, *commands)))
 
     def refused_at(self, head: Head) -> StartRefused | None:
         """Return why agents didn't start last, None once the thread moved."""
