@@ -326,6 +326,19 @@ def test_revoking_ends_the_sessions_and_links_of_a_person(
     uwf("web", "invite", "--revoke", "grace@example.com", check=3)
 
 
+def test_a_link_leads_to_a_server_that_runs(serve: Serve, uwf: Uwf) -> None:
+    older, newer = serve("--write", is_cold=True), serve("--write", is_cold=True)
+    assert _invite(uwf).startswith(f"{newer.address}/")
+    newer.process.kill()
+    newer.process.wait()
+    with _signed_in(older, _invite(uwf)) as grace:
+        assert grace.get("/").status_code == 200
+    older.process.kill()
+    older.process.wait()
+    alone = uwf("web", "invite", GRACE)
+    assert "no server of this store runs now" in alone.err and alone.json["link"]
+
+
 def test_a_stream_ends_with_the_session(uwf: Uwf, hermetic: Path) -> None:
     """As a page at work reads it: nothing more is sent once the person may not read."""
     from uwf_git.ext.web.access import Access

@@ -30,7 +30,9 @@ def runs(uwf: Uwf) -> tuple[str, str]:
 def test_stats_count_runs_by_version_and_edges_by_runs(uwf: Uwf, runs: tuple[str, str]) -> None:
     value = uwf("workflow", "stats", "pair").json
     assert value["runs"] == 2 and value["states"] == {"failed": 1, "completed": 1}
-    assert value["ended"] == 2 and value["failed"] == 1 and value["medianSeconds"] is not None
+    assert (value["ended"], value["failed"], value["failing"]) == (2, 1, 1) and value[
+        "medianSeconds"
+    ] is not None
     second, first = value["versions"]
     assert second["current"] and second["runs"] == 0 and second["medianCost"] is None
     assert first["runs"] == 2 and not first["current"] and first["registered"]
@@ -42,6 +44,18 @@ def test_stats_count_runs_by_version_and_edges_by_runs(uwf: Uwf, runs: tuple[str
     shown = uwf("workflow", "stats", "pair", "--format", "text").out
     assert "2 runs: " in shown and first["hash"] in shown and "50%" in shown
     assert uwf("workflow", "stats", "pear", check=3).error["message"] == "no workflow 'pear'"
+
+
+def test_a_way_counts_once_a_run_stands_at_its_end(serve: Serve, uwf: Uwf, runs: tuple[str, str]) -> None:
+    thread = uwf("thread", "start", "pair", "-p", "Do more").json["thread"]
+    uwf("thread", "step", thread, "--agent", scripted(APPROVES))
+    graph = uwf("workflow", "stats", "pair").json["graph"]
+    ways = {(way["source"], way["target"]): way["times"] for way in graph["ways"]}
+    assert ways["writer", "critic"] == 2 and ways["$START", "writer"] == 3
+    nodes = {node["id"]: node["times"] for node in graph["nodes"]}
+    assert (nodes["writer"], nodes["critic"]) == (3, 2)
+    for client in entered(serve()):
+        assert "of 2 that ended or failed; 1 can be tried again" in client.get("/workflow/pair").text
 
 
 def test_the_tabs_of_a_workflow_show_its_parts(serve: Serve, uwf: Uwf, runs: tuple[str, str]) -> None:

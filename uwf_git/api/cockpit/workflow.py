@@ -12,7 +12,8 @@ from uwf_git.api.cockpit.rows import rows_of, without_remarks
 from uwf_git.api.listing import Filters, ListedThread, listed, without_quiet_branches
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import iso, nearest
-from uwf_git.base.thread_states import Group
+from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.engine.next_turn import outlook
 from uwf_git.format.types import FORK
 from uwf_git.store.history import Head
 
@@ -64,7 +65,8 @@ def workflow_stats(
 
     name, hash      the workflow, and its version that has the graph
     runs, states    how many there are, and how many have each status; `last` is when one changed last
-    ended, failed   how many came to an end or failed, and how many of these failed
+    ended, failed   how many came to an end or failed, and how many of these failed; `failing` of them have not ended,
+                    and can be tried again
     cost, seconds   what all took: US dollars and agents' time, null if unknown; `medianCost` and `medianSeconds` of
                     those that ended; `unpriced` tokens are not in the cost
     versions        the same for each `hash`, with when it was `registered` and whether it is `current`, newest first
@@ -135,6 +137,7 @@ def _figures(runs: Sequence[ListedThread], spent: Mapping[ThreadId, _Spent]) -> 
         "runs": len(runs),
         "ended": sum(run.has_ended or run.state.group is Group.FAILED for run in runs),
         "failed": failed,
+        "failing": sum(run.state is ThreadState.FAILING for run in runs),
         "cost": round(sum(costs), 6) if costs else None,
         "medianCost": round(median(ended_costs), 6) if ended_costs else None,
         "unpriced": sum(item.unpriced for item in every),
@@ -166,6 +169,9 @@ def _coverage(
             continue
         end = end_of(head.archive.status if head.archive else None)
         taken = nodes_taken(without_remarks(rows), end)
+        if role := _next(instance, workflow, head):
+            taken.append(role)  # the way to it is passed, its step isn't made
+            steps[role] -= 1
         key = tuple(taken), tuple(ran)
         if key not in ways:
             ways[key] = graph_value(workflow.workflow, taken, ran=ran)
@@ -177,3 +183,14 @@ def _coverage(
     for way in graph["ways"]:
         way["times"] = passed[way["source"], way["target"]]
     return counted, graph
+
+
+def _next(instance: Instance, workflow: ResolvedWorkflow, head: Head) -> str:
+    """Return the role that an active thread is at, "" if it is at none."""
+    if head.archive is not None:
+        return ""
+    try:
+        role = outlook(instance, head).next
+    except UwfError:
+        return ""
+    return role if role is not None and role in workflow.workflow.roles else ""

@@ -214,11 +214,14 @@ def invite(
     assert person is not None
     by = people.parse_person(person)
     instance.redactor.refuse(by.ident, "the person", "an invitation")
-    if not invitations.address:
+    running = invitations.running()
+    if not (address := next(iter(running), invitations.address)):
         raise Usage("uwf web has not served this store yet", "start it first: uwf web --write")
+    if not running:
+        instance.warn(f"no server of this store runs now: the link counts once uwf web is at {address} again")
     may = people.READ if read else people.RUN if run else people.WRITE
     secret = invitations.invite(by, may)
-    link = f"{invitations.address}{SIGN_IN}?{TOKEN}={secret}"
+    link = f"{address}{SIGN_IN}?{TOKEN}={secret}"
     invocation.emit(
         {"name": by.name, "email": by.email, "may": may, "link": link},
         lambda shown: terminal.fields([("for", by.ident), ("may", may), ("link", shown["link"])]),

@@ -20,7 +20,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -135,6 +135,7 @@ class Invitations:
             raise Usage("HOME is not set, so nobody can be invited", "set it")
         place = os.path.realpath(location.git_dir)
         self.path = folder / "web" / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}.json"
+        self._servers = self.path.with_suffix(".servers")
         self._read: tuple[tuple[int, ...], _File] = (), _File()
 
     @property
@@ -142,9 +143,30 @@ class Invitations:
         return self._content().address
 
     def note_address(self, address: str) -> None:
-        """Note where the server is reached. Raises StoreUnwritable, Invalid."""
+        """Note where this process's server is reached, and that it runs for as long as the process does. Raises
+        StoreUnwritable, Invalid."""
         with self._changing() as file:
             self._write(file._replace(address=address))
+            make_folders(self._servers)
+            place = self._servers / str(os.getpid())
+            write_private(place, address.encode(), mode=_MINE, shared=False)
+            # Kept open. A lock of the process alone, which no child has.
+            fcntl.lockf(os.open(place, os.O_RDWR | os.O_CLOEXEC), fcntl.LOCK_EX)
+
+    def running(self) -> list[str]:
+        """Return the addresses of the servers that run, the newest first; forget the others. Raises StoreUnwritable,
+        Invalid."""
+        addresses = []
+        with self._changing():
+            for place in self._servers.iterdir() if self._servers.is_dir() else ():
+                with suppress(OSError), place.open("r+") as file:
+                    try:
+                        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        addresses.append((place.stat().st_mtime_ns, file.read()))
+                    else:
+                        place.unlink()
+        return [address for _, address in sorted(addresses, reverse=True)]
 
     def all(self) -> tuple[Invited, ...]:
         """Return those whose link or session counts. Raises Invalid for a file that cannot be relied on."""
