@@ -100,6 +100,28 @@ def test_a_step_of_an_agent_within_the_engine_is_ended_and_kept_too(uwf: Uwf, th
     assert attempt["error"] == "broken off by a pause"
 
 
+@pytest.mark.parametrize("way", ["pause --now", "stop", "kill", "ctrl-c"])
+def test_what_a_command_had_printed_is_kept_if_it_is_interrupted(
+    uwf: Uwf, thread: str, way: str, config: Callable[[str], Path]
+) -> None:
+    loop = (
+        "i=0; while :; do i=$((i+1)); echo tick $i; echo warned $i >&2; echo $$ > printed; sleep 0.05; done"
+    )
+    config(f"agents: {{ t: {{ command: uwf-exec, args: [sh, -c, {json.dumps(loop)}] }} }}\ndefaultAgent: t\n")
+    running = begin("thread", "run", thread, as_fork=True)
+    wait_for(Path("printed"))
+    if way == "ctrl-c":
+        running.send_signal(signal.SIGINT)
+    else:
+        command, *options = way.split()
+        uwf("thread", command, thread, *options)
+    running.communicate(timeout=60)
+    (attempt,) = uwf("thread", "attempts", thread).json
+    printed = attempt["answer"] + attempt["stdout"]
+    assert "tick 1\n" in printed and "warned 1\n" in printed
+    assert uwf("verify").json["findings"] == []
+
+
 @pytest.mark.parametrize("within", [False, True])
 def test_a_run_whose_thread_is_killed_meanwhile_says_so_and_not_that_it_goes_on(
     uwf: Uwf, root: Path, thread: str, talker: Path, within: bool

@@ -106,6 +106,27 @@ def test_why_a_thread_failed_stands_there_once_with_its_cause(uwf: Uwf) -> None:
     play(script, columns=200)
 
 
+def test_what_a_failed_attempt_had_printed_is_read_where_it_failed_and_among_its_steps(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("one.yaml", ONE))
+    thread = uwf("thread", "start", "one", "-p", "x").json["thread"]
+    for number in range(2):
+        write("log.txt", f"the database {number} is down")
+        uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'cat log.txt; kill -9 $$'", check=6)
+    answers = [attempt["answer"] for attempt in uwf("thread", "attempts", thread).json]
+    assert ["database 0 is down" in answers[0], "database 1 is down" in answers[1]] == [True, True]
+
+    async def script(player: Player) -> None:
+        await player.wait("the database 1 is down")
+        await player.press("enter", "tab", "j")
+        await player.wait(lambda text: text.count("was ended by signal 9") == 2)
+        await player.press("enter")
+        await player.wait("the database 0 is down")
+        await player.press("escape", "j", "enter")
+        await player.wait("the database 1 is down")
+
+    play(script, columns=200)
+
+
 def test_an_answer_that_comes_second_is_one_line_and_records_nothing(uwf: Uwf, gated: str) -> None:
     async def script(player: Player) -> None:
         await player.wait("gate asks you")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Killed, NotFound, Oversized, StoreUnwritable, Throttled, UwfError
-from uwf_git.base.text import encodable
-from uwf_git.engine.performer import AgentResult, reported
+from uwf_git.base.text import encodable, without_colours
+from uwf_git.engine.performer import SHOWN, AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
 from uwf_git.engine.turn.hooks import Turn, Work
 from uwf_git.engine.turn.worktree import failed_code
@@ -74,6 +74,8 @@ def keep(
     agent, detail = result.agent, result.detail
     if detail is None and order is not None and (noted := salvage(instance, head, order)):
         agent, detail = noted
+    if detail is None and not (result.stdout.strip() or result.stderr.strip()):
+        result = result._replace(stdout=_printed(work))
 
     def clean(text: str) -> str:
         return instance.redactor.text(encodable(text))[0]
@@ -98,6 +100,12 @@ def keep(
             instance.attempts.record(head, attempt._replace(detail=None))
     log.info("PMS6PCFJ", "keeps a failed attempt of {agent}", agent=agent, detail=detail, error=attempt.error)
     instance.runs.clear(work.thread)
+
+
+def _printed(work: Work) -> str:
+    """Return the end of the lines that a command has printed for those who watch."""
+    _, data, _ = work.instance.runs.printed(work.thread)
+    return without_colours(data.decode("utf-8", "replace"))[-SHOWN:]
 
 
 def _keep_files(work: Work, result: AgentResult) -> None:

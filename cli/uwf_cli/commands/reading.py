@@ -466,7 +466,12 @@ _DETAILS = Record(
 @command("uwf thread attempts 01JK7M")
 @THREAD
 def attempts(invocation: Invocation, thread: str) -> None:
-    """List a thread's failed attempts, oldest first. Everything the agents wrote is kept."""
+    """List a thread's failed attempts, oldest first. Everything the agents wrote is kept.
+
+    JSON has the ends of the answer, and of what was printed beside it.
+    """
+    from uwf_git.api.cockpit.step import answer_of_attempt
+
     instance = invocation.instance
     rows = []
     for attempt in instance.attempts.all(find_thread(invocation, thread)):
@@ -475,7 +480,17 @@ def attempts(invocation: Invocation, thread: str) -> None:
         resets = {} if attempt.resets_at is None else {"resetsAt": iso(attempt.resets_at)}
         for name in ("code", "resets_at"):
             del fields[name]
-        rows.append({"attempt": fields.pop("hash"), **fields, "time": iso(attempt.time), **resets, **code})
+        answer = answer_of_attempt(instance, attempt)
+        rows.append(
+            {
+                "attempt": fields.pop("hash"),
+                **fields,
+                "answer": answer,
+                "time": iso(attempt.time),
+                **resets,
+                **code,
+            }
+        )
     role = ("role", "{role:role}")
     columns = (_NUMBER, "attempt", "time", role, "agent", "error")
     invocation.emit(rows, Table(*columns, empty="no failed attempts"))

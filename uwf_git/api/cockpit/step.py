@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from uwf_git.format.approvals import Approval
     from uwf_git.format.kinds import Detail, Revision, Step
     from uwf_git.format.node import Node
+    from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
@@ -41,6 +42,7 @@ _RENDERED = 60_000  # of a Markdown one
 _LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for
 _HEAVIEST_PAST = 24 << 20  # bytes of answers and outputs that a prompt is made of
 _SHORT_PROMPT = 4_000  # characters of a prompt that needs no fold
+_END = 4_000  # of an attempt's answer in a list
 _NOTE, _NOTES = 2_000, 50  # characters of a note, and how many are shown
 
 View = dict[str, Any]
@@ -210,6 +212,12 @@ def attempt(instance: Instance, head: Head, node: str, wanted: Wanted = Wanted()
         }
     nodes = {"detail": tried.detail} if tried.detail else {}
     return view | _parts(instance, head.thread, wanted, detail, nodes, tried.code)
+
+
+def answer_of_attempt(instance: Instance, tried: FailedAttempt) -> str:
+    """Return the end of what the agent of a failed attempt answered, "" if nothing, or too much to read."""
+    _, detail = _or(lambda: _detail(instance, tried.detail), (None, None))
+    return detail.answer.strip()[-_END:] if detail is not None else ""
 
 
 def _common(

@@ -67,28 +67,34 @@ class _Lines:
         self._timer.start()
 
     def close(self) -> None:
+        """Forward what waits, and no more after that."""
         with self._lock:
-            self._is_closed = True
             if self._timer is not None:
                 self._timer.cancel()
+            if self._waiting:
+                self._forward()
+            self._is_closed = True
 
     def _pass_on(self, at_most: int) -> None:
-        from uwf_git.config.stream_redaction import ColouredText
-
         with self._lock:
             if self._is_closed:
                 return
             if len(self._waiting) > at_most:
                 self._wait(_INTERVAL, 2 * OUTPUT_END)
-                return
-            if self._clean is None or self._is_cut:
-                self._clean = ColouredText(self._redactor)
-            text = self._clean.feed(sound(settled(self._waiting.decode("utf-8", "replace"), colours=True)))
-            if self._is_cut:  # half of it is there only to recognise a secret that begins before
-                text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
-            self._timer, self._waiting, self._is_cut = None, b"", False
-            self._passed_on = time.monotonic()
-            self._printing.add(text)
+            else:
+                self._forward()
+
+    def _forward(self) -> None:
+        from uwf_git.config.stream_redaction import ColouredText
+
+        if self._clean is None or self._is_cut:
+            self._clean = ColouredText(self._redactor)
+        text = self._clean.feed(sound(settled(self._waiting.decode("utf-8", "replace"), colours=True)))
+        if self._is_cut:  # half of it is there only to recognise a secret that begins before
+            text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
+        self._timer, self._waiting, self._is_cut = None, b"", False
+        self._passed_on = time.monotonic()
+        self._printing.add(text)
 
 
 class Recorder:
@@ -310,7 +316,9 @@ class Recorder:
             self._spoken.renew()
 
     def break_off(self) -> None:
-        """Keep the text of an interrupted stream as a turn."""
+        """Keep the text of an interrupted stream as a turn, and the lines that a command has printed."""
+        if self._printing is not None:
+            self._printing.close()
         text = "".join(self._saying)
         self.hush()
         if text.strip():

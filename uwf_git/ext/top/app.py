@@ -523,7 +523,8 @@ class Top(App[None]):
     async def _do_fork(self) -> None:
         if (row := self._row) is not None and row.head is not None:
             last = max(0, row.head.row.number - row.state.is_ended)
-            await self._steering.fork(row, self._pane.step or self._pane.chosen or last)
+            step = self._pane.step or self._pane.chosen
+            await self._steering.fork(row, step if step > 0 else last)
 
     async def _do_answer(self) -> None:
         row = self._row

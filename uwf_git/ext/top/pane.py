@@ -18,6 +18,7 @@ from uwf_git.plugin import (
     UwfError,
     WantedParts,
     as_yaml,
+    attempt_view,
     changed_files,
     cut_text,
     duration_text,
@@ -46,8 +47,8 @@ class Content(NamedTuple):
 
 
 def content(instance: Instance, thread: ThreadId, tab: str, number: int | None) -> Content:
-    """Return a tab of a thread; `number` is that of the chosen step, None for the whole thread. An error
-    of reading is a line."""
+    """Return a tab of a thread; `number` is that of the chosen step, or of a failed attempt: -1 is the first. None is
+    for the whole thread. An error of reading is a line."""
     try:
         head = instance.threads.head(thread)
         match tab:
@@ -133,14 +134,19 @@ def _rest(instance: Instance, head: Head, state: ThreadState) -> Iterator[Line]:
     if item["line"] and item["lineKind"] == "reason" and not tried:
         yield from lines(item["line"], "bad" if is_bad else "")
     if tried:
-        last = tried[-1]
-        yield from lines(last.error, "bad")
-        for name, text in (("stderr", last.stderr), ("stdout", last.stdout)):
-            if text.strip():
-                yield line(name, "dim")
-                yield from lines(text[-_TAIL:], indent="  ")
+        yield from _attempt(instance, head, tried[-1].hash)
     yield Line("")
     yield from _last(instance, head)
+
+
+def _attempt(instance: Instance, head: Head, node: str) -> Iterator[Line]:
+    """Yield a failed attempt: its error, the answer that it had, and the end of what it had printed."""
+    result = attempt_view(instance, head, node, WantedParts(("result",)))["result"]
+    yield from lines(result["error"]["text"] or result["error"]["left"], "bad")
+    answer = [] if result["answer"] is None else [("answer", result["answer"])]
+    for name, part in (*answer, *reversed(result["printed"])):
+        yield line(name, "dim")
+        yield from lines(part["text"][-_TAIL:], indent="  ")
 
 
 def _last(instance: Instance, head: Head) -> Iterator[Line]:
@@ -160,8 +166,11 @@ def _steps(instance: Instance, head: Head) -> Iterator[Line]:
     value = run_view(instance, head)
     if value["first"] > 1:
         yield line(f"{value['first'] - 1} steps before these: uwf thread steps {head.thread}", "dim")
+    tip = instance.attempts.tip(head.thread)
+    tried = [row.node for row in instance.attempts.rows(tip)] if tip else []
     for bar in value["bars"]:
-        yield _bar(bar)
+        is_attempt = bar["kind"] == "attempt"
+        yield _bar(bar)._replace(choice=-1 - tried.index(bar["node"])) if is_attempt else _bar(bar)
         for branch in bar["below"]:
             yield _bar(branch, "  ")
         if bar["more"]:
@@ -207,6 +216,11 @@ def _changes(instance: Instance, head: Head, number: int | None) -> Iterator[Lin
             yield line("its steps have changed no code", "dim")
         else:
             yield from _code(code)
+        return
+    if number < 0:
+        tried = instance.attempts.all(head.thread)[-1 - number]
+        yield line(f"failed attempt {-number}, {role_name(tried.role)} by {tried.agent}", "bold")
+        yield from _attempt(instance, head, tried.hash)
         return
     view = step_view(instance, head, number, WantedParts(("result", "changes")))
     took = view["took"]
@@ -270,7 +284,7 @@ _FILES = 200
 
 
 def _prompt(instance: Instance, head: Head, number: int | None) -> Iterator[Line]:
-    if number is not None:
+    if number is not None and number > 0:
         view = step_view(instance, head, number, WantedParts(("prompt",)))
         if "prompt" not in view:
             yield line(f"step {number}, {role_name(view['role'])}, had no prompt", "dim")

@@ -295,7 +295,7 @@ class Pane(Surface):
     def _tabs(self) -> Parts:
         parts: list[tuple[str, str]] = [self._edge]
         for name in TABS:
-            word = f"{name} {self.step}" if self.step and name in ("diff", "prompt") else name
+            word = f"{name} {self.step}" if (self.step or 0) > 0 and name in ("diff", "prompt") else name
             parts.append((f" {word} ", "pressed" if name == self.tab else "dim"))
         return parts
 
