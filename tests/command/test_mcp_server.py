@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from approvers import Colleague, at_gate
-from cli_samples import GATE, PAIR, write
+from cli_samples import GATE, ONE, PAIR, write
 from commands import alive
 from conftest import Uwf
 from late_import import imported_late
@@ -176,6 +176,22 @@ def test_a_client_sees_what_the_pages_show(configured: None, uwf: Uwf) -> None:
         step = await call(client, "show_step", thread=thread, number=1)
         assert (step["role"], "result" in step, "prompt" in step) == ("writer", True, False)
         assert (await refused(client, "show_step", thread=thread, number=7))["code"] == "not_found"
+
+    drive(scenario)
+
+
+def test_the_turns_of_a_step_that_printed_much_are_bounded(configured: None, uwf: Uwf) -> None:
+    uwf("workflow", "put", write("one.yaml", ONE))
+    thread = uwf("thread", "start", "one", "-p", "x").json["thread"]
+    many = """uwf-exec --tail 900000 sh -c 'seq -f "line %06.0f" 100000 >&2; echo "{\\"n\\": 1}"'"""
+    uwf("thread", "step", thread, "--agent", many)
+
+    async def scenario(client: Client) -> None:
+        step = await call(client, "show_step", thread=thread, number=1, parts=["turns"])
+        (turn,) = step["turns"]["items"]
+        assert "line 0" in turn["text"]
+        assert "more characters are left out" in turn["text"]
+        assert len(json.dumps(step)) < 60_000
 
     drive(scenario)
 

@@ -51,11 +51,13 @@ U = TypeVar("U")
 
 
 class Wanted(NamedTuple):
-    """What is shown of a step: the `tabs`, its turns after the first `turns`, and one part in full, by its name."""
+    """What is shown of a step: the `tabs`, its turns after the first `turns`, and one part in full, by its name. With
+    `turns_room`, turns are cut to so many characters in all, but none to less than 200."""
 
     tabs: Collection[str] = TABS
     turns: int = 0
     whole: str = ""
+    turns_room: int = 0
 
     def room(self, name: str) -> int:
         """Return how many characters are shown of a part."""
@@ -274,15 +276,15 @@ def _parts(
     if "turns" in wanted.tabs:
         turns = detail.turns if detail is not None else ()
         skipped = min(wanted.turns, len(turns))
-        view["turns"] = {
-            "many": len(turns),
-            "skipped": skipped,
-            "items": [
-                None if turn is None else {**turn._asdict(), "usage": turn.usage and turn.usage._asdict()}
-                for turn in read_turns(instance, turns[skipped : skipped + TURNS])
-            ],
-            "answer": detail.answer.strip() if detail is not None else "",
-        }
+        items = [
+            None if turn is None else {**turn._asdict(), "usage": turn.usage and turn.usage._asdict()}
+            for turn in read_turns(instance, turns[skipped : skipped + TURNS])
+        ]
+        answer = detail.answer.strip() if detail is not None else ""
+        if wanted.turns_room:
+            longest = max(_SHORT, wanted.turns_room // (len(items) + 1))
+            items, answer = [item and _cut_turn(item, longest) for item in items], cut(answer, longest)
+        view["turns"] = {"many": len(turns), "skipped": skipped, "items": items, "answer": answer}
     code = code or (detail.code if detail is not None else None)
     if "changes" in wanted.tabs and code is not None:
         view["changes"] = changes_view(instance, thread, code)
@@ -295,6 +297,16 @@ def _parts(
             "nodes": dict(nodes),
         }
     return view
+
+
+def _cut_turn(turn: View, longest: int) -> View:
+    """Return a turn whose text, arguments and result have at most so many characters; a value becomes a text then."""
+    short = {
+        name: cut(text, longest)
+        for name in ("text", "arguments", "result")
+        if turn[name] is not None and len(text := plain(turn[name])) > longest
+    }
+    return {**turn, **short}
 
 
 def changes_view(instance: Instance, thread: ThreadId, code: Revision) -> View:

@@ -188,7 +188,7 @@ def _board(arguments: Mapping[str, Any], _folder: Path) -> Call:
 def _show_step(arguments: Mapping[str, Any], _folder: Path) -> Call:
     def value(instance: Instance) -> dict[str, Any]:
         head = instance.threads.head(instance.threads.find(arguments["thread"]))
-        wanted = WantedParts(tabs=tuple(arguments["parts"]))
+        wanted = WantedParts(tabs=tuple(arguments["parts"]), turns_room=QUOTA)
         return step_view(instance, head, arguments["number"], wanted)
 
     return Call(value=value)
