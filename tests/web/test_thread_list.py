@@ -318,3 +318,16 @@ def test_older_threads_are_reached_by_a_link_without_javascript(
     expect(rows).to_have_count(51)
     expect(page.get_by_role("link", name="Do it")).to_be_visible()
     context.close()
+
+
+def test_a_failed_thread_is_dated_by_its_newest_attempt_which_has_a_number(
+    serve: Serve, uwf: Uwf, thread: str
+) -> None:
+    for _ in range(2):
+        uwf("thread", "step", thread, "--agent", "false", check=None)
+    (item,) = uwf("thread", "list").json
+    assert item["attempt"]["number"] == 2 and item["attempt"]["at"] >= item["updated"]
+    for client in entered(serve()):
+        for address in ("/threads", "/"):
+            shown = client.get(address).text
+            assert "attempt 2" in shown and f'datetime="{item["attempt"]["at"]}"' in shown

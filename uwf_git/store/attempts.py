@@ -142,6 +142,11 @@ class Attempts:
         attempt = self._store.attempt(row.node) if row.kind == "attempt" else None
         return attempt if attempt is not None and attempt.prev == prev else None
 
+    def newest(self, thread: ThreadId) -> tuple[int, int] | None:
+        """Return the number of a thread's newest attempt, and its time in Unix seconds."""
+        tip = self.tip(thread)
+        return None if tip is None else (self.count(tip), self._store.index_commit(tip).time)
+
     def failed(self, head: Head) -> bool:
         """Return whether the newest event on this head is a failed attempt. One that the user interrupted or
         paused doesn't count."""

@@ -158,7 +158,8 @@ def _row(
         return (name, status, *[""] * (4 + 2 * wide + several + projects + work))
     if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
-    cells = [name, status, ago(seconds_of(thread["updated"]), now)]
+    changed = thread["attempt"]["at"] if "attempt" in thread else thread["updated"]
+    cells = [name, status, ago(seconds_of(changed), now)]
     cells.append(f"{thread['steps']:2d} {role_name(thread['role'])}" if thread["role"] else "")
     if wide:
         cells += [thread["agent"] or "", thread["author"] or ""]

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import StoreDamaged, UwfError
-from uwf_git.base.text import one_line
+from uwf_git.base.text import iso, one_line
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import known_outlooks, outlook
@@ -30,7 +30,8 @@ OUTPUT, QUESTION, REASON, VERDICT = "output", "question", "reason", "verdict"
 class Line(NamedTuple):
     """`now` is the role at work, asking or next, None after the end; `kind` one of the four above, None without a
     `text`. Of a step in progress `silent` are the seconds since its agent last wrote anything, and `running` those
-    since it began; None of other threads. `is_damaged`: it cannot be read, which the text says."""
+    since it began; None of other threads. `is_damaged`: it cannot be read, which the text says.
+    `attempt` is the number of the failed attempt that it is about, and when that was."""
 
     now: str | None
     text: str = ""
@@ -39,6 +40,7 @@ class Line(NamedTuple):
     running: float | None = None
     waits: Waits | None = None
     is_damaged: bool = False
+    attempt: tuple[int, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +49,7 @@ class Line(NamedTuple):
             "lineKind": self.kind if self.text else None,
             "silent": self.silent,
             **({"damaged": True} if self.is_damaged else {}),
+            **({"attempt": {"number": self.attempt[0], "at": iso(self.attempt[1])}} if self.attempt else {}),
         }
 
 
@@ -100,7 +103,7 @@ class Lines:
             by = f"paused by {pause.who}"
             return line._replace(text=f"{by}: {pause.reason}" if pause.reason else by)
         if state is ThreadState.FAILING and (attempt := instance.attempts.last(head)) is not None:
-            return line._replace(text=attempt.error)
+            return line._replace(text=attempt.error, attempt=instance.attempts.newest(head.thread))
         if state is ThreadState.CALL_ASKS and (asking := asking_below(instance, head)):
             question = outlook(instance, asking[0])
             return line._replace(now=question.asks or line.now, text=question.question or "", kind=QUESTION)
