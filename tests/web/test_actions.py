@@ -322,6 +322,18 @@ def test_why_no_agent_could_work_stands_on_the_page_until_one_has(
     expect(browser_page.get_by_text("It could not go on:")).to_have_count(0)
 
 
+def test_a_menu_closes_once_its_form_is_sent(serve: Serve, browser_page: Page, uwf: Uwf, thread: str) -> None:
+    browser_page.goto(serve(thread, "--write").launch)
+    menu = browser_page.locator("#menu")
+    menu.locator("> summary").click()
+    menu.locator("summary", has_text="Say something").click()
+    menu.locator("[name=remark]").fill("Shorter")
+    menu.get_by_role("button", name="Say", exact=True).click()
+    expect(browser_page.locator("#step-1")).to_contain_text("Shorter")
+    expect(menu.locator("[name=remark]")).to_be_hidden()
+    expect(menu).not_to_have_attribute("open", "")
+
+
 def test_a_run_that_cannot_end_is_refused_before_its_first_step(
     serve: Serve, uwf: Uwf, thread: str, root: Path, slow_agent: tuple[Path, Path]
 ) -> None:

@@ -309,6 +309,15 @@ def test_keys_stand_at_the_foot_of_a_short_page(serve: Serve, browser_page: Page
     assert box and box["y"] + box["height"] == browser_page.evaluate("innerHeight")
 
 
+def test_the_inbox_fills_the_window_and_no_more(serve: Serve, browser_page: Page, gates: list[str]) -> None:
+    browser_page.goto(serve("--write").launch)
+    expect(browser_page.get_by_role("button", name="Keys")).to_be_visible()
+    assert browser_page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    bar = browser_page.locator(".answer-bar").bounding_box()
+    assert bar and bar["y"] + bar["height"] == browser_page.evaluate("innerHeight")
+    assert " server · uwf thread answer" in browser_page.locator(".answer-bar .same").inner_text()
+
+
 def test_going_back_leaves_the_inbox_in_one_press(
     serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
 ) -> None:

@@ -63,7 +63,7 @@ function move(by) {
   const list = rows().filter(handle);
   if (by < 0) list.reverse();
   let at = current(list);
-  if (at < 0) at = list.findIndex((row) => opens(row) && row.querySelector("a[aria-current]"));
+  if (at < 0) at = list.findIndex((row) => opens(row) && row.querySelector("a[aria-current]")?.pathname === location.pathname);
   const isInside = (row) => {
     const { top, bottom } = handle(row).getBoundingClientRect();
     return by > 0 ? top >= 0 : bottom <= innerHeight;

@@ -234,6 +234,7 @@ htmx.registerExtension("uwf", {
     if (submitted && ctx.response.status < 400) {
       forget(submitted.places);
       submitted.form.reset();
+      submitted.form.closest("details.menu")?.removeAttribute("open");
     }
     submitted = null;
   },
