@@ -6,7 +6,7 @@ import { FIELDS, isDirty, questionOf, restore, valueOf } from "./fields.js";
 
 const STORED = "uwf.drafts"; // in the storage of the tab: drafts by place, the oldest first
 const MOST = 200; // drafts
-const LARGEST = 500_000; // characters of all of them
+const LARGEST = 2_000_000; // characters of all of them; one has at most half
 const UNKEPT = "[type=password], [type=file], [name=token], [autocomplete$=password], [autocomplete=one-time-code], [type=checkbox][required]";
 const TEXT = /^(text|textarea|search)$/;
 
@@ -35,6 +35,13 @@ function write() {
 
 const formOf = (field) => (field.form?.method === "post" ? field.form.getAttribute("action") : null);
 
+// A page that the browser had put aside doesn't know what was typed since.
+addEventListener("pageshow", ({ persisted }) => {
+  if (!persisted) return;
+  drafts.clear();
+  for (const [place, draft] of read()) drafts.set(place, draft);
+});
+
 function placeOf(field) {
   if (field.dataset.draft) return field.dataset.draft;
   const value = /^(checkbox|radio)$/.test(field.type) ? field.value : "";
@@ -49,7 +56,7 @@ export function keep(field) {
   if (field.matches(UNKEPT)) return;
   const place = placeOf(field), thread = /^\/thread\/([^/]+)\//.exec(formOf(field))?.[1];
   drafts.delete(place);
-  if (isDirty(field)) drafts.set(place, { thread, isAnswer: questionOf(field) !== "", isText: TEXT.test(field.type), value: valueOf(field) });
+  if (isDirty(field) && field.value.length <= LARGEST / 2) drafts.set(place, { thread, isAnswer: questionOf(field) !== "", isText: TEXT.test(field.type), value: valueOf(field) });
   write();
 }
 

@@ -104,7 +104,7 @@ box.addEventListener("close", () => {
   words.value = "";
   keep(words);
   const back = origin?.isConnected ? origin : document.querySelector(".comments .begin");
-  back?.focus({ preventScroll: true });
+  if (!document.activeElement.matches("input, textarea")) back?.focus({ preventScroll: true }); // it may come late
 });
 
 const isShown = (link) => link.checkVisibility();
