@@ -76,6 +76,7 @@ from uwf_git.api.cockpit.board import board_head as board_head
 from uwf_git.api.cockpit.board import board_threads as board_threads
 from uwf_git.api.cockpit.compare import COMPARED as COMPARED
 from uwf_git.api.cockpit.compare import code_of_both as code_of_both
+from uwf_git.api.cockpit.compare import code_since as code_since
 from uwf_git.api.cockpit.compare import compare as _compare_threads
 from uwf_git.api.cockpit.graph import branch_ways as branch_ways
 from uwf_git.api.cockpit.graph import end_of as _node_of_end

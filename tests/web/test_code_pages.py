@@ -161,18 +161,54 @@ def test_lines_have_numbers_with_addresses_and_files_stand_in_a_tree(
     keep_picture(browser_page, "changes")
 
 
-def test_two_threads_side_by_side_have_the_difference_of_their_code(
+def test_two_threads_side_by_side_have_what_each_changed_and_the_difference(
     stepped: Callable[..., str], serve: Serve, uwf: Uwf
 ) -> None:
-    one, other = stepped("echo two >>kept.txt"), stepped("echo three >>kept.txt")
+    one, other = stepped("echo two >>kept.txt; echo x >own.txt"), stepped("echo three >>kept.txt")
     for client in entered(serve()):
         page = client.get(f"/diff/{one}/{other}")
-        assert "1 file changed, +1 -1" in text_of(page)
+        assert "A : 2 files changed, +2 -0" in text_of(page) and "B : 1 file changed, +1 -0" in text_of(page)
+        assert "<ins>two</ins>" in page.text and "<ins>three</ins>" in page.text and "<del>" not in page.text
+        kept, own = re.findall(r'<details class="file".*?</details>', page.text, re.DOTALL)
+        assert kept.count('class="diff"') == 2 and "untouched" not in kept
+        assert own.count('class="diff"') == 1 and own.index("<ins>x</ins>") < own.index("B: not changed")
+        anchors = re.findall(r' id="(c[^"]+)"', page.text)
+        assert len(anchors) == len(set(anchors)) > 4
+        assert f'href="/diff/{one}/{other}?code=between"' in page.text
+        page = client.get(f"/diff/{one}/{other}?code=between")
+        assert "2 files changed, +1 -2" in text_of(page)
         assert "<del>two</del>" in page.text and "<ins>three</ins>" in page.text
         same = client.get(f"/diff/{one}/{one}")
         assert "Their code is the same" in text_of(same)
     value = uwf("thread", "diff", one, other).json
     assert value["a"]["status"] == "completed" and value["a"]["seconds"] > 0 and value["b"]["attempts"] == 0
+
+
+def test_long_code_of_two_threads_is_bounded_and_shown_on_request(
+    stepped: Callable[..., str], serve: Serve
+) -> None:
+    one, other = stepped("seq 5000 >long.txt"), stepped("seq 4000 >long.txt; echo x >>kept.txt")
+    for client in entered(serve()):
+        page = client.get(f"/diff/{one}/{other}")
+        assert page.text.count('<tr class="ins">') < 1200 and "7,805 lines are left out" in text_of(page)
+        (more,) = re.findall(r'href="(/diff/[^"]*whole=patch)"', page.text)
+        assert client.get(html.unescape(more)).text.count('<tr class="ins">') == 9001
+
+
+def test_code_of_two_threads_that_one_lacks_or_that_is_not_here_is_said(
+    stepped: Callable[..., str], serve: Serve, uwf: Uwf
+) -> None:
+    one = stepped("echo two >>kept.txt")
+    bare = uwf("thread", "start", "one.yaml", "-p", "x", "--workspace", "worktree").json["thread"]
+    for client in entered(serve()):
+        page = client.get(f"/diff/{bare}/{one}")
+        assert "A has no code" in text_of(page) and "code=between" not in page.text
+        assert "<ins>two</ins>" in page.text
+        other = stepped("echo three >>kept.txt")
+        shutil.rmtree(".git")
+        page = client.get(f"/diff/{one}/{other}")
+        assert text_of(page).count("is not on this machine") + text_of(page).count("is gone from") == 2
+        assert 'class="diff"' not in page.text
 
 
 def test_a_step_begins_with_what_it_changed_and_cost(stepped: Callable[..., str], uwf: Uwf) -> None:

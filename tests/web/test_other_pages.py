@@ -44,6 +44,12 @@ def test_two_threads_stand_side_by_side_from_where_they_part(
     browser_page.goto(serving.launch)
     browser_page.goto(f"{serving.address}/diff/{forks[0]}/{forks[1]}")
     expect(browser_page.get_by_text("1 step in common, the last is step 1.")).to_be_visible()
+    heads = browser_page.locator(".sides section")
+    expect(heads.nth(0).get_by_role("heading")).to_contain_text("A: the original, critic = ")
+    expect(heads.nth(1).get_by_role("heading")).to_contain_text(
+        re.compile("^B: forked at step 1, by .+, critic = uwf-exec")
+    )
+    expect(heads.nth(1)).to_contain_text(re.compile(r"steps · .*cost .*verdicts.*critic approved", re.DOTALL))
     row = browser_page.locator("#step-3")
     expect(row.get_by_text("differs")).to_have_count(2)
     expect(row.get_by_role("cell", name="second")).to_be_visible()

@@ -311,8 +311,7 @@ def test_one_of_three_forks_is_kept_by_keys_alone(
     keys.press("Enter")
     expect(keep.get_by_text(f"another fork was kept: {other}")).to_be_visible()
     keep_picture(browser_page, "keep")
-    tab_to(keep.get_by_role("checkbox", name=f"End {thread} for good"))
-    keys.press("Space")
+    expect(keep.get_by_text(f"{thread} ends for good, its agent first.")).to_be_visible()
     tab_to(keep.get_by_role("checkbox", name=third))
     keys.press("Space")
     tab_to(keep.get_by_role("button", name="Keep this one"))
@@ -324,7 +323,7 @@ def test_one_of_three_forks_is_kept_by_keys_alone(
     assert uwf("thread", "show", thread).json["reason"] == f"another fork was kept: {other}"
 
 
-def test_one_of_two_forks_is_kept_without_javascript_once_that_is_confirmed(
+def test_one_of_two_forks_is_kept_without_javascript_by_a_button_and_its_confirmation(
     browser: Browser, serve: Serve, uwf: Uwf, reviewed: Callable[..., str]
 ) -> None:
     thread = reviewed(WRITES_CODE)
@@ -335,10 +334,10 @@ def test_one_of_two_forks_is_kept_without_javascript_once_that_is_confirmed(
     page.goto(serving.launch)
     page.goto(f"{serving.address}/diff/{thread}/{other}")
     keep = page.locator(f"#keep-{thread}")
+    expect(keep.get_by_role("button", name="Keep this one, and kill the other")).to_be_hidden()
     keep.locator("summary").click()
-    keep.get_by_role("button", name="Keep this one").click()
+    expect(keep.get_by_text(f"{other} ends for good")).to_be_visible()
     assert _statuses(uwf, other) == ["waiting"]
-    keep.get_by_label(f"End {other} for good").check()
     keep.get_by_role("button", name="Keep this one").click()
     expect(page.get_by_text("Kill: 1 of 1 done")).to_be_visible()
     assert _statuses(uwf, thread, other, third) == ["waiting", "killed", "waiting"]

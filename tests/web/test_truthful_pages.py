@@ -151,7 +151,7 @@ def test_a_comparison_shows_equal_outputs_once_and_no_time_of_nothing(client: ht
         uwf("thread", "step", thread, "--agent", 'uwf-exec echo \'{"text": "a rare word"}\'')
         threads.append(thread)
     page = client.get(f"/diff/{threads[0]}/{threads[1]}").text
-    assert page.count("a rare word") == 3  # as summaries, and once as output
+    assert page.count("a rare word") == 5  # as summaries in heads and rows, and once as output
     assert "As on the left." in page and "0.0 s" not in page
 
 

@@ -500,23 +500,30 @@ def attempts(invocation: Invocation, thread: str) -> None:
 @click.argument("a", shell_complete=complete_thread)
 @click.argument("b", shell_complete=complete_thread)
 @click.option(
-    "--patch", "with_patch", is_flag=True, help="Include the patch from A's code to B's, at most 1 MiB."
+    "--patch",
+    "with_patch",
+    is_flag=True,
+    help="Include the patch from A's code to B's, at most 1 MiB, and in JSON the lines that each changed.",
 )
 def diff(invocation: Invocation, a: str, b: str, with_patch: bool) -> None:
     """Show the steps that two threads share, where they diverge, and the files in which their code differs."""
-    from uwf_git.api.cockpit.compare import side_value
+    from uwf_git.api.cockpit.compare import changes_since, sides
     from uwf_git.api.transcript import compare
     from uwf_git.api.workspaces import code_between
 
     instance = invocation.instance
     heads = [find_head(invocation, name) for name in (a, b)]
     value = compare(instance, heads[0], heads[1])
-    for side, head in zip("ab", heads, strict=True):
-        whole = side_value(instance, head, instance.threads.history(head))
-        value[side] |= {key: whole[key] for key in ("status", "seconds", "cost", "unpriced", "attempts")}
+    changes = changes_since(instance, heads, with_patch)
+    for side, whole, changed in zip("ab", sides(instance, heads), changes, strict=True):
+        value[side] |= {key: whole[key] for key in _OF_SIDE}
+        value[side] |= {"code": changed} if changed is not None else {}
     if (code := code_between(instance, heads[0], heads[1], with_patch)) is not None:
         value["code"] = code
     invocation.emit(value, _diff_text)
+
+
+_OF_SIDE = ("status", "seconds", "cost", "unpriced", "attempts", "origin", "verdicts")
 
 
 def _diff_text(value: Any) -> str:
@@ -535,7 +542,9 @@ def _diff_text(value: Any) -> str:
         lines.append("")
         what = [terminal.status(value[side]["status"])]
         what += [duration(value[side]["seconds"])] if value[side]["seconds"] >= 0.05 else []
-        what += filter(None, [_cost(value[side]), "" if only else "nothing more"])
+        changed = value[side].get("code", {}).get("files")
+        what += filter(None, [_cost(value[side]), changed and changed_files.summary(changed)])
+        what += [] if only else ["nothing more"]
         lines.append(f"{terminal.style(value[side]['thread'], 'bold')}  {' · '.join(what)}")
         if only:
             rows = Table(_NUMBER, ("", "step"), ("", "{role:role}"), ("", "summary"))

@@ -309,12 +309,14 @@ def _cut_turn(turn: View, longest: int) -> View:
     return {**turn, **short}
 
 
-def changes_view(instance: Instance, thread: ThreadId, code: Revision) -> View:
-    """Return the changes of a Revision: why they are absent, else the files with numbered lines."""
+def changes_view(instance: Instance, thread: ThreadId, code: Revision, with_lines: bool = True) -> View:
+    """Return the changes of a Revision: why they are absent, else the files, with numbered lines or without any."""
     from uwf_git.workspaces.changes import changes
 
-    seen = changes(instance, thread, code, with_patch=True)
-    files = patch_files(seen.patch, seen.files, LINES)
+    seen = changes(instance, thread, code, with_patch=with_lines)
+    files = (
+        patch_files(seen.patch, seen.files, LINES) if with_lines else [file.as_json() for file in seen.files]
+    )
     return {"base": code.base, "commit": code.commit, "absence": seen.absence, "files": files}
 
 

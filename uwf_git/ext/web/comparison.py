@@ -1,13 +1,14 @@
-"""`/diff/A/B`: two threads side by side after their last common step, and the difference of their code."""
+"""`/diff/A/B`: two threads side by side after their last common step, with the code that each changed since, or the
+difference of both."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from uwf_git.ext.web.code import CodeView, code_of_step
+from uwf_git.ext.web.code import CodeView, NumberedPatch, PatchedFile, code_of_step
 from uwf_git.plugin import (
     COMPARED,
     Head,
@@ -16,11 +17,47 @@ from uwf_git.plugin import (
     PageRequest,
     ThreadState,
     code_of_both,
+    code_since,
     compare_threads,
     thread_state,
 )
 
 OFFERED = 30
+
+
+class PairedFile(NamedTuple):
+    """A file that the first thread changed, the second, or both: None for one that didn't."""
+
+    path: str
+    sides: tuple[PatchedFile | None, PatchedFile | None]
+
+    @property
+    def is_open(self) -> bool:
+        return all(file is None or file.is_open for file in self.sides)
+
+
+class CodePair(NamedTuple):
+    """The code of two threads, read when it is shown: what each changed since their last common step, None for one
+    without code, and the difference from the first to the second, None if one has none."""
+
+    sides: Sequence[CodeView | None]
+    between: CodeView | None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both have the same commit."""
+        return len({side and side.revision.commit for side in self.sides}) == 1
+
+    def patches(self, whole: bool) -> list[NumberedPatch]:
+        """Return the numbered lines of either side, whose anchors differ."""
+        patches = [side.numbered(whole) if side else NumberedPatch((), 0, "") for side in self.sides]
+        return [patch._replace(name=f"{patch.name}{side}") for side, patch in zip("ab", patches, strict=True)]
+
+    @staticmethod
+    def files(patches: Sequence[NumberedPatch]) -> list[PairedFile]:
+        """Return the files of either side by path."""
+        one, other = ({file.path: file for file in patch.files} for patch in patches)
+        return [PairedFile(path, (one.get(path), other.get(path))) for path in sorted({*one, *other})]
 
 
 class Drop(NamedTuple):
@@ -55,12 +92,13 @@ def page(instance: Instance, request: PageRequest) -> Page:
         return _choice(instance, next(filter(None, names), ""))
     heads = [instance.threads.head(instance.threads.find(name)) for name in names]
     view = compare_threads(instance, heads, request.number("from"))
+    titles = dict.fromkeys(side["title"] for side in view["sides"])
     return Page(
         "comparison.html",
-        f"{view['sides'][0]['title']} and {view['sides'][1]['title']}",
+        f"{' and '.join(titles)}, side by side",
         {
             **view,
-            **_code(instance, heads),
+            "code": _code(instance, heads),
             "keeps": _keeps(instance, heads) if view["sameStart"] and not view["same"] else {},
             "asked": request,
             "size": COMPARED,
@@ -69,17 +107,16 @@ def page(instance: Instance, request: PageRequest) -> Page:
     )
 
 
-def _code(instance: Instance, heads: list[Head]) -> dict[str, Any]:
-    """Return the difference of the threads' code, read when it is shown, or the side that has none."""
+def _code(instance: Instance, heads: Sequence[Head]) -> CodePair:
     one, other = code_of_both(instance, heads)
-    code: CodeView | None = None
-    if one is not None and other is not None:
-        code = code_of_step(instance, heads[1].thread, other)
-    lacking = heads[1].thread if one is not None and other is None else ""
-    return {
-        "code": code,
-        "lacking": lacking or (heads[0].thread if other is not None and one is None else ""),
-    }
+    is_both = one is not None and other is not None
+    return CodePair(
+        [
+            code_of_step(instance, head.thread, code)
+            for head, code in zip(heads, code_since(instance, heads), strict=True)
+        ],
+        code_of_step(instance, heads[1].thread, other) if is_both else None,
+    )
 
 
 def _keeps(instance: Instance, heads: Sequence[Head]) -> dict[str, Keep]:
