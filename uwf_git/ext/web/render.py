@@ -27,6 +27,7 @@ from uwf_git.plugin import (
     node_label,
     one_line,
     page_addresses,
+    permission_lines,
     role_name,
     shortened,
     step_lines,
@@ -73,6 +74,7 @@ def _environment(live: bool) -> Environment:
         "colour": thread_states.colour_of,
         "counted": counted,
         "dollars": in_dollars,
+        "input_lines": _input_lines,
         "json": as_json,
         "lasted": step_lines.lasted,
         "line": one_line,
@@ -90,6 +92,11 @@ def _environment(live: bool) -> Environment:
         "ThreadState": ThreadState,
     }
     return environment
+
+
+def _input_lines(request: Mapping[str, Any]) -> str:
+    lines = permission_lines({**request, "title": "", "command": None, "paths": []})
+    return "\n".join(line.removeprefix("  ") for line in lines[1:])
 
 
 def _shown(value: Any) -> Any:

@@ -3,7 +3,7 @@
 // switched off, since speech input may press them by accident. Ctrl+Enter in a text sends its form, or goes to its
 // choices. Going to a row of `data-rows="open"` opens it.
 
-import { element } from "./dom.js";
+import { content, element } from "./dom.js";
 
 const ROWS = "[data-rows] > *";
 const TYPING = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, dialog, [contenteditable]";
@@ -29,9 +29,31 @@ function sentBy(node) {
   return JSON.stringify([node.form.getAttribute("action"), node.name, node.value, labelOf(node), fields.map((field) => [field.name, field.defaultValue])]);
 }
 
+// The request above the buttons of which the end was in the window, as its `data-whole`.
+let readWhole = "";
+
+const whole = () => content().querySelector("[data-whole]");
+
+function lookAtEnd() {
+  const request = whole(), bar = content().querySelector(".answer-bar");
+  if (!request || !bar) return;
+  const { bottom } = request.getBoundingClientRect();
+  if (bottom > 0 && bottom <= bar.getBoundingClientRect().top + 1) readWhole = request.dataset.whole;
+}
+document.addEventListener("scroll", lookAtEnd, { capture: true, passive: true });
+
+function isUnread(node) {
+  if (!whole() || !node.closest(".answer-bar") || !sends(node) || node.value === "deny") return false;
+  lookAtEnd();
+  const isIt = readWhole !== whole().dataset.whole, status = node.form.querySelector("[data-unread]");
+  if (status) status.textContent = isIt ? status.dataset.unread : "";
+  return isIt;
+}
+
 // The reader sees the page as it is now.
 export function accept() {
   isLeaving = false;
+  lookAtEnd();
   for (const node of document.querySelectorAll("[data-key]")) if (sends(node)) accepted.set(node, sentBy(node));
 }
 
@@ -109,7 +131,8 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   if (node && !isAccepted(node)) {
     if (!isLeaving) document.dispatchEvent(new Event("keys:stale"));
-  } else if (node) press(node);
+  } else if (node && !isUnread(node)) press(node);
+  else if (node) return;
   else always[key][1]();
 });
 
