@@ -16,6 +16,7 @@ from lived_in import LivedIn
 from workflows import opened
 
 from uwf_git.api.cockpit.run import SHOWN, run
+from uwf_git.base.text import duration
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
@@ -72,6 +73,18 @@ def test_branches_stand_below_their_join_with_their_share_of_the_clock(uwf: Uwf)
     for branch in join["below"]:
         assert branch["thread"] and branch["verdict"] == "completed" and not branch["failed"]
         assert join["drawn"][1] <= branch["drawn"][1] <= branch["drawn"][2] <= join["drawn"][2]
+
+
+def test_the_terminal_has_the_agents_time_of_each_branch_and_their_sum_for_the_join(uwf: Uwf) -> None:
+    agent = ANSWER.replace("echo", "sh -c 'sleep 0.3; echo \"$0\"'")
+    uwf("run", write("fan.yaml", FAN), "-p", "Fan out", "--agent", agent)
+    thread = next(each["thread"] for each in uwf("thread", "list", "--all").json if not each["parent"])
+    join = uwf("thread", "timeline", thread).json["bars"][2]
+    lines = uwf("thread", "timeline", thread, "--format", "text").out.splitlines()
+    for bar, role in ((join, "$JOIN"), *((branch, branch["role"]) for branch in join["below"])):
+        (line,) = (line for line in lines if role in line.split())
+        assert f" {duration(bar['seconds'])} " in line
+    assert join["seconds"] == pytest.approx(sum(branch["seconds"] for branch in join["below"]), abs=0.01)
 
 
 def test_a_step_in_progress_has_a_bar_that_grows(uwf: Uwf, thread: str, tmp_path: Path) -> None:

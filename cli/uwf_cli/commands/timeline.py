@@ -68,7 +68,8 @@ def _rows(bars: Any, depth: int = 0) -> Iterator[tuple[Any, tuple[str, ...]]]:
         number = str(bar["number"] or "") if mark is None else mark
         role = "  " * depth + terminal.cut(role_name(bar["role"]), _ROLE)
         verdict = terminal.cut(" ".join(bar["verdict"].split()), _VERDICT)
-        took = duration(bar["end"] - bar["begin"]) if bar["end"] - bar["begin"] >= 0.05 else ""
+        seconds = bar["end"] - bar["begin"] if bar["seconds"] is None else bar["seconds"]
+        took = duration(seconds) if seconds >= 0.05 else ""
         cost = dollars(bar["cost"], bar["unpriced"]) if bar["cost"] is not None or bar["unpriced"] else ""
         yield bar, (number, role, terminal.style(verdict, "red" if bar["failed"] else ""), took, cost)
         yield from _rows(bar["below"], depth + 1)
