@@ -14,7 +14,7 @@ from cli_samples import ASKS, PAIR, REJECTS_ONCE, scripted, write
 from commands import git
 from conftest import Uwf
 from lived_in import LivedIn
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from site_serving import Serve, keep_picture
 
 from uwf_git.ext.web import render
@@ -141,15 +141,6 @@ def test_keys_go_through_the_steps_and_open_one_in_place(
     expect(browser_page.locator("#step-2")).to_have_count(0)
     assert browser_page.evaluate("window.stays")
     assert len(uwf("thread", "list", "--all").json) == 2
-
-
-def test_without_javascript_the_graph_is_whole(browser: Browser, serve: Serve, uwf: Uwf, thread: str) -> None:
-    context = browser.new_context(java_script_enabled=False, viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    page.goto(serve(thread).launch)
-    graph, room = page.locator("#graph svg").bounding_box(), page.locator("#graph").bounding_box()
-    assert graph and room and graph["x"] + graph["width"] <= room["x"] + room["width"]
-    context.close()
 
 
 def test_a_step_of_long_ago_stands_beside_those_around_it(instance: Instance, client: httpx.Client) -> None:
