@@ -215,7 +215,7 @@ def _value(
 
 def _ways_on(value: Mapping[str, Any]) -> list[str]:
     if value["status"] == ThreadState.CORRUPT.word:
-        return ["uwf doctor --fix"]
+        return ["uwf doctor"]
     thread = value["thread"]
     return [f"uwf thread retry {thread}", f"uwf thread attempts {thread}", f"uwf thread show {thread}"]
 
