@@ -110,7 +110,7 @@ def test_what_a_failed_attempt_had_printed_is_read_where_it_failed_and_among_its
     uwf("workflow", "put", write("one.yaml", ONE))
     thread = uwf("thread", "start", "one", "-p", "x").json["thread"]
     for number in range(2):
-        write("log.txt", f"the database {number} is down")
+        write("log.txt", f"\x1b[31mthe\x1b[0m database {number} is down")
         uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'cat log.txt; kill -9 $$'", check=6)
     answers = [attempt["answer"] for attempt in uwf("thread", "attempts", thread).json]
     assert ["database 0 is down" in answers[0], "database 1 is down" in answers[1]] == [True, True]

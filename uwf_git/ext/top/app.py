@@ -577,11 +577,11 @@ class Top(App[None]):
 
     async def _ask(self, label: str, value: str = "") -> str | None:
         """Return a typed line, None after Esc."""
-        self._foot.tell(label, seconds=math.inf)
+        self._foot.label(label)
         try:
             return await self._entry.read(value)
         finally:
-            self._foot.tell("")
+            self._foot.label("")
             self.call_after_refresh(self._draw)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
-from uwf_git.plugin import terminal
+from uwf_git.plugin import terminal, without_colours
 
 LONGEST = 2_000  # characters of a line that are kept
 MOST = 5_000  # lines of a text
@@ -70,8 +70,8 @@ def _parts(item: Line, width: int) -> Iterator[Line]:
 
 
 def lines(text: str, style: str = "", indent: str = "") -> Iterator[Line]:
-    """Yield the lines of any text; a last one says how many more there are."""
-    items = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    """Yield the lines of any text, without its colours; a last one says how many more there are."""
+    items = without_colours(text).replace("\r\n", "\n").rstrip("\n").split("\n")
     for item in items[:MOST]:
         yield Line(indent + _shown(item), style)
     if len(items) > MOST:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from uwf_git.ext.top.lines import MOST, Line, flat, line, lines
-from uwf_git.plugin import Instance, ThreadId, role_name, watching, without_colours
+from uwf_git.plugin import Instance, ThreadId, role_name, watching
 
 _SPOKEN = 20_000  # characters of an unfinished turn that are kept
 _PRINTED = 200_000  # characters that a command printed since the last look
@@ -52,7 +52,7 @@ class Live:
                 whole, _, self._printed = (self._printed + text).rpartition("\n")
                 self._printed = self._printed[-_SPOKEN:]
                 if whole:
-                    self._lines.extend(lines(without_colours(whole[-_PRINTED:]), "dim"))
+                    self._lines.extend(lines(whole[-_PRINTED:], "dim"))
             case watching.TurnAdded(_, turn, _):
                 if turn.role == "assistant":
                     self._spoken = ""

@@ -301,16 +301,22 @@ class Pane(Surface):
 
 
 class Foot(Surface):
-    """The last message, else a warning, else the keys."""
+    """What the line for typing is for, else the last message, else a warning, else the keys."""
 
     hint = ""
     warning = ""
+    _label = ""
     _message = ""
     _is_bad = False
     _ends = 0.0  # when the message goes, on the monotonic clock
 
-    def tell(self, text: str, is_bad: bool = False, seconds: float = _SHOWN) -> None:
-        self._message, self._is_bad, self._ends = text, is_bad, time.monotonic() + seconds
+    def label(self, text: str) -> None:
+        """Say what is typed now; messages wait until it is empty again."""
+        self._label = text
+        self.redraw()
+
+    def tell(self, text: str, is_bad: bool = False) -> None:
+        self._message, self._is_bad, self._ends = text, is_bad, time.monotonic() + _SHOWN
         self.redraw()
 
     def pass_time(self) -> None:
@@ -318,6 +324,8 @@ class Foot(Surface):
             self.tell("")
 
     def parts(self, y: int) -> tuple[Parts, str]:
+        if self._label:
+            return [(f" {flat(self._label)}", "good")], ""
         if self._message:
             return [(f" {flat(self._message)}", "bad" if self._is_bad else "good")], ""
         if self.warning:
