@@ -92,8 +92,6 @@ class ThreadStates:
         self.code = frozenset(instance.store.index.hashes_of_type(CODE))
         self.budgets = Budgets(instance)
         self.people = HumanRoles(instance)
-        self._plain: dict[Hash | None, bool] = {}
-        """Whether a workflow is no code, and no person plays a role of it."""
         self._talks: dict[Hash | None, bool] = {}
 
     def of(self, head: Head | DamagedThread) -> ThreadState:
@@ -102,8 +100,6 @@ class ThreadStates:
             return ThreadState.CORRUPT
         if head.archive is None and head.thread in self.running:
             return ThreadState.ASKS_LEAVE if head.thread in self._asking_leave else ThreadState.RUNNING
-        if head.archive is None and not self._may_rest_otherwise(head):
-            return ThreadState.IDLE
         return _OneOfMany(self, head).state()
 
     def may_talk(self, head: Head) -> bool:
@@ -113,21 +109,6 @@ class ThreadStates:
             with suppress(UwfError):  # of a thread that can't be read, its reader says why
                 self._talks[workflow] = in_conversation(self.instance, head)
         return self._talks.get(workflow, True)
-
-    def _may_rest_otherwise(self, head: Head) -> bool:
-        """Return whether a thread may be in one of RESTS."""
-        row = head.row
-        if row.workflow not in self._plain:
-            is_code = row.workflow in self.code
-            self._plain[row.workflow] = not is_code and not self.people.among(row)
-        return (
-            row.asks
-            or head.waits_for_join
-            or not self._plain[row.workflow]
-            or head.thread in self.paused
-            or ATTEMPTS + head.thread in self.tried
-            or self.budgets.may_limit(head)
-        )
 
     @cached_property
     def _asking_leave(self) -> frozenset[ThreadId]:
