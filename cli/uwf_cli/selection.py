@@ -180,7 +180,7 @@ def chosen_threads(
     if chosen.ids and chosen.filters != Filters():
         raise Usage("ids and filters exclude each other", "give one of them")
     if not chosen.ids:
-        if chosen.filters == Filters():
+        if not _selects(chosen.filters):
             raise Usage(
                 "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
             )
@@ -196,6 +196,11 @@ def chosen_threads(
                 raise
             failures.add(error)
     return list(ids)
+
+
+def _selects(filters: Filters) -> bool:
+    """Return whether filters select threads. An order, or --unretried alone, would mean all."""
+    return filters._replace(sort=Filters().sort, unretried=False) != Filters()
 
 
 def _to_step(invocation: Invocation, filters: Filters, among: Collection[ThreadState]) -> list[ThreadId]:

@@ -63,7 +63,9 @@ def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for
         ("--\x1b[2J", "no filter '--", ""),
     ],
 )
-def test_what_a_line_has_wrong_is_said_in_one_line(uwf: Uwf, line: str, message: str, hint: str) -> None:
+def test_what_a_line_has_wrong_is_said_in_one_line(
+    instance: Instance, line: str, message: str, hint: str
+) -> None:
     with pytest.raises(Usage) as raised:
         parse_filters(instance, line)
     assert raised.value.message.startswith(message) and hint in raised.value.hint

@@ -121,6 +121,8 @@ def test_several_threads_are_killed_and_the_failure_of_one_stops_no_other(uwf: U
     assert one.out.startswith(f"killed {ids[3]}")
     assert uwf("thread", "kill", check=2).error["hint"].startswith("give ids")
     assert "exclude" in uwf("thread", "kill", "@", "--all", "--yes", check=2).error["message"]
+    refused = uwf("thread", "pause", "--unretried", check=2).error
+    assert refused["message"] == "no thread was named", "it leaves out no active thread"
 
 
 @pytest.mark.parametrize("name", ["search", "author", "workflow"])
