@@ -126,8 +126,7 @@ def decide(
             f"request {match.id} of thread {thread} names no command and no file, so no other one equals it",
             f"decide this one: {_command(match, granted)}",
         )
-    by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
-    decision = Decision(granted, always, by, time.time())
+    decision = Decision(granted, always, instance.user_name, time.time())
     files = instance.permission_files
     if not files.decide(match, decision):
         first = files.decision(thread, match.id)
@@ -137,7 +136,7 @@ def decide(
         )
     if always:
         files.hold(thread, match.role, match.wish, decision)
-    return {**request_value(match), "granted": granted, "always": always, "by": by}
+    return {**request_value(match), "granted": granted, "always": always, "by": decision.by}
 
 
 def request_value(request: OpenRequest) -> dict[str, Any]:

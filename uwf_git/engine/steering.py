@@ -84,8 +84,7 @@ def check_remarkable(instance: Instance, head: Head) -> None:
 def put(instance: Instance, head: Head, text: str) -> WaitingRemark:
     """Put a remark into the mailbox of a thread at work. Raises Usage, StoreUnwritable."""
     clean, secrets = instance.redactor.text(encodable(text))
-    by = instance.redactor.text(instance.store.repository.config.user.ident)[0]
-    remark = instance.mailbox.put(head.thread, clean, by, head.node, secrets)
+    remark = instance.mailbox.put(head.thread, clean, instance.user_name, head.node, secrets)
     return WaitingRemark(head.thread, remark, PENDING, instance.runs.remark_taker(head.thread))
 
 

@@ -291,6 +291,11 @@ class Instance:
                 )
         self._named = user
 
+    @property
+    def user_name(self) -> str:
+        """The name and address of the user, without secrets, for what is no commit."""
+        return self.redactor.text(self.store.repository.config.user.ident)[0]
+
     def without_secrets(self, text: str, what: str) -> str:
         """Return a text without secrets, with a warning about `what` if there were any."""
         clean, count = self.redactor.text(text)
