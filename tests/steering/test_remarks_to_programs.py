@@ -140,20 +140,19 @@ def test_a_prompt_of_any_size_arrives_whole(uwf: Uwf, mycli: Callable[[str], str
     assert task in Path("prompt").read_text()
 
 
-def test_a_row_for_messages_says_when_its_input_ends(
-    config: Callable[[str], Path], uwf: Uwf, thread: str
+@pytest.mark.parametrize(
+    ("line", "instead", "problem"),
+    [
+        ("inputEnd: {type: [result, failed]}", "", "inputEnd and output: lines are needed"),
+        ("prompt: messages", "options: {if: asking, args: [--ask]}", "prompt: messages is needed"),
+    ],
+)
+def test_a_row_for_messages_says_when_its_input_ends_and_one_that_asks_for_leave_needs_messages(
+    config: Callable[[str], Path], uwf: Uwf, thread: str, line: str, instead: str, problem: str
 ) -> None:
-    config(ROW.replace("    inputEnd: {type: [result, failed]}\n", ""))
+    config(ROW.replace(f"    {line}\n", f"    {instead}\n"))
     refused = uwf("thread", "step", thread, "--agent", "mycli", check=6).error
-    assert "inputEnd" in refused["message"]
-
-
-def test_a_row_that_asks_for_leave_needs_messages(
-    config: Callable[[str], Path], uwf: Uwf, thread: str
-) -> None:
-    config(ROW.replace("    prompt: messages\n", "    options: {if: asking, args: [--ask]}\n"))
-    refused = uwf("thread", "step", thread, "--agent", "mycli", check=6).error
-    assert "prompt: messages is needed" in refused["message"]
+    assert problem in refused["message"]
 
 
 # The real programs

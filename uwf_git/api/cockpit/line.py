@@ -135,12 +135,12 @@ class Lines:
 
 
 def _asking_leave(instance: Instance, head: Head, step: Progress) -> Line:
-    from uwf_git.api.cockpit.permissions import leave_asked
+    from uwf_git.api.cockpit.permissions import leave_request
 
     line = _running(step)
-    if (asked := leave_asked(instance, head.thread)) is None:
+    if (request := leave_request(instance, head.thread)) is None:
         return line
-    role, text = asked
+    role, text = request
     return line._replace(now=role, text=text, kind=QUESTION, silent=None)
 
 

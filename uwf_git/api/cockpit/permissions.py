@@ -29,7 +29,7 @@ def permission_item(request: Mapping[str, Any], value: Mapping[str, Any]) -> dic
     }
 
 
-def leave_asked(instance: Instance, thread: ThreadId) -> tuple[str, str] | None:
+def leave_request(instance: Instance, thread: ThreadId) -> tuple[str, str] | None:
     """Return the role whose running agent asks leave first, and for what, in a line; None if nothing waits."""
     for request in permission_requests(instance, thread):
         return request.role, f"asks leave: {line_of(request.wish)}"

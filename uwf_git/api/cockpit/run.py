@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from uwf_git.api.cockpit.graph import NEXT, NOW, BranchWays, branch_ways, end_of, graph_value, nodes_taken
-from uwf_git.api.cockpit.permissions import leave_asked
+from uwf_git.api.cockpit.permissions import leave_request
 from uwf_git.api.cockpit.rows import rows_of, without_remarks
 from uwf_git.api.cockpit.weight import (
     LARGEST_IN_A_LINE,
@@ -355,7 +355,7 @@ class _Run:
         step = Watch(self._instance).step(self._head.thread)
         if step is None:
             return self._bar(_RUNNING, at["next"] or "", self._now, number=self._head.row.number + 1)
-        asks = leave_asked(self._instance, self._head.thread)
+        asks = leave_request(self._instance, self._head.thread)
         return self._bar(
             _WAITING if asks else _RUNNING,
             step.role,

@@ -46,7 +46,7 @@ _REFUSALS = {
 }
 
 
-class _Asked(NamedTuple):
+class _Pending(NamedTuple):
     """A request for a call. In the inbox it has the id `at_desk`, until `deadline` on time.monotonic()."""
 
     request: permissions.Request
@@ -63,7 +63,7 @@ class PermissionChannel:
         self._ctx = ctx
         self._desk = desk
         self._record = record
-        self._waiting: dict[str, _Asked] = {}
+        self._waiting: dict[str, _Pending] = {}
         self._answers = bytearray()
 
     @property
@@ -91,12 +91,12 @@ class PermissionChannel:
 
     def answers(self) -> bytes:
         """Return the lines that answer what is decided by now, each once."""
-        for name, asked in [*self._waiting.items()]:
-            decision = self._desk.decision(asked.at_desk)
+        for name, pending in [*self._waiting.items()]:
+            decision = self._desk.decision(pending.at_desk)
             if decision is not None:
-                self._answer(name, asked, permissions.by_person(asked.request, decision))
-            elif time.monotonic() >= asked.deadline:
-                self._answer(name, asked, permissions.answer(asked.request, False, "nobody"))
+                self._answer(name, pending, permissions.by_person(pending.request, decision))
+            elif time.monotonic() >= pending.deadline:
+                self._answer(name, pending, permissions.answer(pending.request, False, "nobody"))
         answers = bytes(self._answers)
         self._answers.clear()
         return answers
@@ -112,7 +112,7 @@ class PermissionChannel:
             return
         ctx, desk = self._ctx, self._desk
         request = _request(tool, content, ctx.cwd)
-        asked = _Asked(request, content, call)
+        pending = _Pending(request, content, call)
         places = None if ctx.mounts is None else ctx.mounts.places
         decision = permissions.decide(request, ctx.policy, ctx.cwd, places)
         if decision is None and (standing := desk.standing(request.wish)) is not None:
@@ -121,15 +121,15 @@ class PermissionChannel:
             at_desk = desk.put(request.wish, time.time() + patience)
             if at_desk is not None:
                 ctx.show(f"asks for leave to {request.shown}\n".encode("utf-8", "replace"))
-                self._waiting[name] = asked._replace(at_desk=at_desk, deadline=time.monotonic() + patience)
+                self._waiting[name] = pending._replace(at_desk=at_desk, deadline=time.monotonic() + patience)
                 return
-        self._answer(name, asked, decision or permissions.answer(request, False, "nobody"))
+        self._answer(name, pending, decision or permissions.answer(request, False, "nobody"))
 
-    def _answer(self, name: str, asked: _Asked, decision: permissions.Decision) -> None:
+    def _answer(self, name: str, pending: _Pending, decision: permissions.Decision) -> None:
         self._withdraw(name)
-        self._record(permissions.turn_of(asked.request, decision, asked.call))
+        self._record(permissions.turn_of(pending.request, decision, pending.call))
         if decision.granted:
-            self._respond(name, {"behavior": "allow", "updatedInput": asked.content})
+            self._respond(name, {"behavior": "allow", "updatedInput": pending.content})
         else:
             self._respond(name, {"behavior": "deny", "message": _REFUSALS[decision.by]})
 
@@ -141,8 +141,8 @@ class PermissionChannel:
             self._answers += json.dumps({"type": "control_response", "response": response}).encode() + b"\n"
 
     def _withdraw(self, name: str) -> None:
-        if (asked := self._waiting.pop(name, None)) is not None:
-            self._desk.withdraw(asked.at_desk)
+        if (pending := self._waiting.pop(name, None)) is not None:
+            self._desk.withdraw(pending.at_desk)
 
 
 def _exact(content: Any, line: bytes) -> dict[str, Any] | None:
