@@ -77,7 +77,7 @@ def test_views_are_saved_in_the_configuration_and_options_typed_go_before_theirs
 ) -> None:
     config(
         'views: {night: "--status failed --since 12h", mine: "--author nobody", wrong: "--odd", '
-        'odd: "--status odd", own: --view mine}'
+        'odd: "--status odd", own: --view mine, dear: --sort cost}'
     )
     assert views(opened()) == {
         "night": "--status failed --since 12h",
@@ -85,6 +85,7 @@ def test_views_are_saved_in_the_configuration_and_options_typed_go_before_theirs
         "wrong": "--odd",
         "odd": "--status odd",
         "own": "--view mine",
+        "dear": "--sort cost",
         **{name: words for name, words in VIEWS.items() if name != "mine"},
     }
 
@@ -108,6 +109,7 @@ def test_views_are_saved_in_the_configuration_and_options_typed_go_before_theirs
     }.items():
         wrong = uwf("thread", "list", "--view", view, check=2).error
         assert wrong["message"] == f"view {view}: {problem}"
+    assert "no thread was named" in uwf("thread", "pause", "--view", "dear", check=2).error["message"]
     parsed = parse_filters(opened(), "--view=night csv")
     assert (parsed.states, parsed.search) == ({ThreadState.FAILING, ThreadState.FAILED}, "csv")
     tried = uwf("thread", "retry", "--view", "night", "--agent", "uwf-rehearse")
