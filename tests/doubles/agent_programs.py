@@ -14,10 +14,11 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from programs import IN_CI
 
@@ -88,6 +89,18 @@ def environment(name: str, server: ModelServer, home: Path) -> dict[str, str]:
     """The environment for a run of a program with `home` as its HOME (made, with its configuration files in
     it): a dummy key, this server for a model, no telemetry, no updates. To be laid over the tests' sealed one."""
     return {**surroundings(server, home), **_POINTED[name](server, home)}
+
+
+@contextmanager
+def played(name: str, home: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Iterator[ModelServer]:
+    """A model server with `options`, to which the environment of the test points an installed program."""
+    from model_server import serving
+
+    program(name)
+    with serving(key=KEY, **options) as server:
+        for variable, value in environment(name, server, home).items():
+            monkeypatch.setenv(variable, value)
+        yield server
 
 
 def surroundings(server: ModelServer, home: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from cli_samples import on_terminal
 from commands import begin, wait_until
 from conftest import Uwf
 from loop_thread import start_loop
-from model_server import Call, Say, serving
+from model_server import Call, Say
 
 from uwf_git.api.cockpit.inbox import inbox
 from uwf_git.store.instance import Instance
@@ -263,10 +263,7 @@ def test_the_real_claude_asks_and_does_what_is_allowed(
     config: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent_programs.program("claude")
-    with serving(key=agent_programs.KEY) as server:
-        for name, value in agent_programs.environment("claude", server, tmp_path / "home").items():
-            monkeypatch.setenv(name, value)
+    with agent_programs.played("claude", tmp_path / "home", monkeypatch) as server:
         config(WAIT)
         start_loop(Instance.open())
         (thread,) = [item["thread"] for item in uwf("thread", "list").json]

@@ -13,7 +13,7 @@ from commands import begin, wait_for
 from conftest import Uwf
 from loop_thread import start_loop
 from model_script import Asked, Turn
-from model_server import Call, Hang, Say, aside, serving
+from model_server import Call, Hang, Say, aside
 
 from uwf_git.store.instance import Instance
 
@@ -180,10 +180,7 @@ def test_claude_takes_a_remark_with_the_next_result_of_a_tool(
     config: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent_programs.program("claude")
-    with serving(key=agent_programs.KEY) as server:
-        for name, value in agent_programs.environment("claude", server, tmp_path / "home").items():
-            monkeypatch.setenv(name, value)
+    with agent_programs.played("claude", tmp_path / "home", monkeypatch) as server:
         config("tools: {runCommand: true}\n")
         work = start_loop(Instance.open())
         (thread,) = [item["thread"] for item in uwf("thread", "list").json]
@@ -220,11 +217,8 @@ def test_a_real_acp_agent_goes_on_with_the_remark(
     options: tuple[str, ...],
     call: Call,
 ) -> None:
-    path = agent_programs.program(program)
-    with serving(key=agent_programs.KEY, aside=beside) as server:
-        for name, value in agent_programs.environment(program, server, tmp_path / "home").items():
-            monkeypatch.setenv(name, value)
-        command = [*options, "--", str(path)]
+    with agent_programs.played(program, tmp_path / "home", monkeypatch, aside=beside) as server:
+        command = [*options, "--", str(agent_programs.program(program))]
         steps = Steps(instance.location.root, command, "tools: {permissions: ['*']}\n")
         done = Say("---\nsummary: It is done.\n---\n\nAll of it.\n")
         # It says nothing before its turn is cancelled.
@@ -245,10 +239,7 @@ def test_a_remark_to_codex_exec_is_said_to_come_with_the_next_prompt_and_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent_programs.program("codex")
-    with serving(key=agent_programs.KEY, aside=beside) as server:
-        for name, value in agent_programs.environment("codex", server, tmp_path / "home").items():
-            monkeypatch.setenv(name, value)
+    with agent_programs.played("codex", tmp_path / "home", monkeypatch, aside=beside) as server:
         work = start_loop(Instance.open())
         (thread,) = [item["thread"] for item in uwf("thread", "list").json]
         shown = []
