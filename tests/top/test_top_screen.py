@@ -130,7 +130,7 @@ def test_what_a_failed_attempt_had_printed_is_read_where_it_failed_and_among_its
 def test_an_answer_that_comes_second_is_one_line_and_records_nothing(uwf: Uwf, gated: str) -> None:
     async def script(player: Player) -> None:
         await player.wait("gate asks you")
-        row, question = player.app._row, player.app._question
+        row, question = player.app._row, player.app._guard.question
         assert row is not None and question is not None
         uwf("thread", "answer", gated, "-f", "decision=send")
         answer = question.choose(3)

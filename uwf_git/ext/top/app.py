@@ -24,9 +24,10 @@ from uwf_git.ext.top.board import ASKS, RUNNING, Board, Row
 from uwf_git.ext.top.entry import Entry
 from uwf_git.ext.top.feed import Feed, Wanted
 from uwf_git.ext.top.filters import LAST_NIGHT, Filter
+from uwf_git.ext.top.guard import Guard
 from uwf_git.ext.top.handover import hand_over
 from uwf_git.ext.top.pane import DIFF, LIVE, PROMPT, STEPS, TABS, Content, content
-from uwf_git.ext.top.question import Answer, Decision, Question
+from uwf_git.ext.top.question import Answer, Decision
 from uwf_git.ext.top.reader import Reader
 from uwf_git.ext.top.steering import Steering, named
 from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList
@@ -38,7 +39,6 @@ WIDE = 120
 _TICK = 0.2  # seconds between two looks at the store
 _AGES = 10.0  # and between two drawings of ages
 _SIDEWAYS = 20  # columns
-_TO_READ = 1.0  # seconds from telling that a question was replaced until a digit answers it
 
 _HINT = "Enter open  a answer  r run  s stop  p pause  f fork  / filter  : command  ? keys  q quit"
 
@@ -78,11 +78,8 @@ class Top(App[None]):
         self._lacks_live = True
         self._board = Board()
         self._is_open = False
-        self._question: Question | None = None
+        self._guard = Guard()
         self._answers = False
-        self._expected: ThreadId | None = None
-        self._asked = ""
-        self._read_from = 0.0
         self._ignored = ""
         self._shown: object = None
         self._answered: dict[ThreadId, str] = {}
@@ -212,34 +209,21 @@ class Top(App[None]):
             read = await self._reader(partial(_read, row, pane.tab, pane.step))
             if wanted == self._wanted() and not pane.is_help:
                 self._shown = wanted
-                self._take_question(read.question)
+                if self._guard.take(read.question):
+                    pane.top = pane.left = 0
                 self._lacks_live = pane.follows = self._follows(row.thread)
                 if not pane.follows:
                     pane.show(read.lines)
                 self._draw()
 
     def _expect(self) -> None:
-        """Take the next question of the row under the cursor for what a key asked to see."""
-        self._expected = self._row.thread if self._row is not None else None
-
-    def _take_question(self, question: Question | None) -> None:
-        """Show a question. One that takes the place of another by itself is answered by no digit until that was told:
-        `_read_from` is the time on the monotonic clock from which digits count, infinite until it is told."""
-        self._question = question
-        if question is None:
-            return
-        if question.thread == self._expected:
-            self._expected, self._read_from = None, 0.0
-        elif question.key != self._asked:
-            self._read_from = math.inf
-        if question.key != self._asked:
-            self._asked, self._pane.top, self._pane.left = question.key, 0, 0
+        self._guard.expect(self._row.thread if self._row is not None else None)
 
     def _warning(self) -> str:
         """Return why a digit does not answer the question that is shown, "" if it does or there is none."""
-        if self._question is None or not self._is_pane_shown or self._pane.is_help:
+        if self._guard.question is None or not self._is_pane_shown or self._pane.is_help:
             return ""
-        if self._read_from == math.inf:
+        if self._guard.is_replaced:
             return "another question is asked here now: a digit answers once you have read it"
         if self._pane.read == math.inf:
             return (
@@ -279,11 +263,11 @@ class Top(App[None]):
         if self._wanted() != self._shown:
             if isinstance(self._shown, tuple) and row is not None and self._shown[0][0] != row.thread:
                 pane.show(())
-                pane.top, self._question = 0, None
+                pane.top, self._guard.question = 0, None
             self._changed.set()
         if row is None and not pane.is_help:
             pane.show(())
-            pane.title, pane.about, self._question = "", "", None
+            pane.title, pane.about, self._guard.question = "", "", None
         elif row is not None:
             name = row.head.row.name if row.head is not None else None
             pane.title = row.title
@@ -408,7 +392,7 @@ class Top(App[None]):
         pane.tab, pane.top, pane.left = tab, 0, 0
         self._answers = self._answers and tab == LIVE
         pane.show(())
-        self._question, self._shown = None, None
+        self._guard.question, self._shown = None, None
         self._expect()
         self._changed.set()
 
@@ -432,17 +416,14 @@ class Top(App[None]):
             self._is_open = self._answers = not self._is_wide
             self._turn_to(LIVE)
             self._lay_out()
-        elif (question := self._question) is None or question.thread != row.thread or typed < pane.drawn:
-            self._ignore(f"{number}, typed before the question was shown")
-        elif typed < self._read_from:
-            self._read_from = min(self._read_from, time.monotonic() + _TO_READ)
-            self._ignore(f"{number}, another question is asked now: read it, and press {number} again")
+        elif refusal := self._guard.refusal(row.thread, number, typed, pane.drawn):
+            self._ignore(refusal)
         elif typed < pane.read:
             if not self._is_open:
                 self._is_open = self._answers = True
                 self._lay_out()
             self._ignore(f"{number}, {self._warning() or 'typed before all of the question was shown'}")
-        elif (answer := question.choose(number)) is None:
+        elif (answer := self._guard.choose(number)) is None:
             self._foot.tell(f"there is no option {number}", True)
         else:
             self._ignored = ""
@@ -534,7 +515,7 @@ class Top(App[None]):
             self._do_open()
             self._turn_to(LIVE)
             self._draw()
-        question = self._question
+        question = self._guard.question
         if question is None or question.thread != row.thread:
             question = (await self._reader(partial(_read, row, LIVE, None))).question
         if question is None and row.group == RUNNING:
@@ -544,7 +525,9 @@ class Top(App[None]):
         elif question.is_budget:
             await self._command_line(question.command.removeprefix("uwf "))
         elif (answer := await self._steering.compose(question)) is not None:
-            if isinstance(answer, Decision) and (self._question != question or self._pane.read == math.inf):
+            if isinstance(answer, Decision) and (
+                self._guard.question != question or self._pane.read == math.inf
+            ):
                 self._ignore(f"an answer, {self._warning() or 'typed before all of the question was shown'}")
             else:
                 await self._answer(row, answer)
