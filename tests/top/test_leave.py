@@ -67,9 +67,8 @@ def test_a_request_that_replaced_another_is_not_allowed_by_the_digit_for_that(
         (request,) = uwf("thread", "show", steps.thread).json["permissions"]
         uwf(*request["commands"]["deny"].split()[1:])
         screen.wait(lambda text: "execute: rm -r build" in text and "another question is asked here" in text)
-        screen.press("1")
+        screen.press("11")
         screen.wait("ignored: 1, another question is asked now")
-        screen.press("1")
         screen.rest(1.2)
         assert decided(steps) == ["reject_once"]
         screen.press("1")
