@@ -1,4 +1,4 @@
-"""Untrusted texts as lines of a terminal: escaped, bounded, cut at the edge and never wrapped."""
+"""Untrusted texts as lines of a terminal: escaped, and bounded and cut at the edge, or wrapped if they ask."""
 
 from __future__ import annotations
 
