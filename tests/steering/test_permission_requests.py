@@ -201,6 +201,9 @@ def test_a_person_at_a_terminal_is_asked_about_each(uwf: Uwf, storage: Path) -> 
     asked(uwf, steps)
     refused = uwf("thread", "permit", steps.thread, check=2).error
     assert refused["hint"] == asked(uwf, steps)["commands"]["allow"]
+    for options in (["--deny"], ["--always"], ["--deny", "--always"]):
+        hint = uwf("thread", "permit", steps.thread, *options, check=2).error["hint"]
+        assert hint == " ".join([refused["hint"], *options])
     status, shown = on_terminal(
         "thread", "permit", steps.thread, typed=[("never? ", "what"), ("never? ", "always")]
     )
@@ -213,6 +216,7 @@ def test_a_person_at_a_terminal_is_asked_about_each(uwf: Uwf, storage: Path) -> 
     assert [value for _, value in steps.noted("permission")] == ["allow_once", "reject_once"]
     status = uwf("thread", "permit", steps.thread, check=1).error
     assert "asks leave for anything" in status["message"]
+    assert status["hint"] == f"see: uwf thread show {steps.thread}"
 
 
 def test_what_nobody_can_be_shown_whole_is_denied(uwf: Uwf, storage: Path) -> None:

@@ -132,7 +132,8 @@ def decide(
         first = files.decision(thread, match.id)
         who = "" if first is None else f" by {first.by}: {'allowed' if first.granted else 'denied'}"
         raise Invalid(
-            f"request {match.id} of thread {thread} was decided already{who}", f"uwf thread show {thread}"
+            f"request {match.id} of thread {thread} was decided already{who}",
+            f"see: uwf thread show {thread}",
         )
     if always:
         files.hold(thread, match.role, match.wish, decision)

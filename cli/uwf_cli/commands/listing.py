@@ -226,7 +226,12 @@ def _cost(thread: dict[str, Any]) -> str:
 )
 @click.option("-P", "--perl-regexp", "perl", is_flag=True, help="PATTERN is a Perl regular expression.")
 @click.option(
-    "-C", "--context", type=click.IntRange(0, 20), default=0, metavar="N", help="Print N lines around each."
+    "-C",
+    "--context",
+    type=click.IntRange(0, 20),
+    default=0,
+    metavar="N",
+    help="Print N lines around each match.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print at most N lines.")
 @filters(None)

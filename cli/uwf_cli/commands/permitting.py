@@ -44,23 +44,29 @@ def permit(invocation: Invocation, thread: str, request: str | None, deny: bool,
     instance = invocation.instance
     thread_id = find_thread(invocation, thread)
     if request is None:
-        decided = _ask(invocation, thread_id, deny or always)
+        decided = _ask(invocation, thread_id, deny, always)
         invocation.emit(decided, lambda lines: "\n".join(map(_line, lines)))
     else:
         invocation.emit(decide(instance, thread_id, request, not deny, always), _line)
 
 
-def _ask(invocation: Invocation, thread: ThreadId, has_options: bool) -> list[dict[str, Any]]:
-    """Ask about each open request on the terminal."""
+def _ask(invocation: Invocation, thread: ThreadId, deny: bool, always: bool) -> list[dict[str, Any]]:
+    """Ask about each open request on the terminal. With an option that decides, a request has to be named."""
     from uwf_git.api.control import permit as decide
     from uwf_git.engine.permission_requests import permission_requests, request_value
 
     instance = invocation.instance
     values = list(map(request_value, permission_requests(instance, thread)))
     if not values:
-        raise Invalid(f"no agent of thread {thread} asks leave for anything", f"uwf thread show {thread}")
-    if has_options or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
-        raise Usage(f"thread {thread} has an open request: name it", values[0]["commands"]["allow"])
+        raise Invalid(
+            f"no agent of thread {thread} asks leave for anything", f"see: uwf thread show {thread}"
+        )
+    if deny or always or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        commands = values[0]["commands"]
+        more = " --always" if always and "always" in commands else ""
+        raise Usage(
+            f"thread {thread} has an open request: name it", commands["deny" if deny else "allow"] + more
+        )
     decided: list[dict[str, Any]] = []
     for value in values:
         words = [word for word in _WORDS if "always" in value["commands"] or not _WORDS[word][1]]

@@ -41,7 +41,7 @@ def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config:
     """Run an MCP server on standard input and output.
 
     Started by an MCP client. It can list, show, read and rehearse, and without --read-only start, step,
-    answer, fork and kill threads. Agents come from config.yaml; clients cannot name others.
+    retry, answer, fork and kill threads. Agents come from config.yaml; clients cannot name others.
     """
     folder = _enter(cwd)
     if print_config:
