@@ -398,7 +398,7 @@ def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
     took = spent_by_node(instance, node)
     if (code := workspaces.code_of_node(instance, thread, node, with_patch)) is not None:
         took["code"] = workspaces.changes_value(code, with_patch)
-    value = {**first, **took, **value, **took}  # an attempt names its code too
+    value = {**first, **took, **value, **took}  # of an attempt's value, the code has no files
     if terminal.is_terminal(sys.stdout) and invocation.chosen_format not in ("json", "yaml"):
         shown = terminal.escape_value(value)
         if code is not None:
@@ -468,7 +468,7 @@ _DETAILS = Record(
 def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Everything the agents wrote is kept.
 
-    JSON has the ends of the answer, and of what was printed beside it.
+    JSON has the end of the answer and of the output beside it.
     """
     from uwf_git.api.cockpit.step import answer_of_attempt
 

@@ -74,14 +74,15 @@ def _side(instance: Instance, head: Head, history: History, shared: int) -> dict
     own = [
         (number, step) for number, step in enumerate(history.steps[shared:], shared + 1) if step.role != USER
     ]
-    newest = []
+    last: dict[str, Any] | None = None
     verdicts: dict[str, dict[str, Any]] = {}
     for number, step in reversed(own[-_LOOK_BACK:]):
-        came = summary_of(instance, history.workflow, step.role, step.output)
-        newest.append({"number": number, "role": step.role, "verdict": came.text})
-        if came.decides:
-            verdicts.setdefault(step.role, newest[-1])
-    first = [{"number": number, "role": step.role, "by": brief(step.by, _NAME)} for number, step in own[:1]]
+        summary = summary_of(instance, history.workflow, step.role, step.output)
+        verdict = {"number": number, "role": step.role, "verdict": summary.text}
+        last = last or verdict
+        if summary.decides:
+            verdicts.setdefault(step.role, verdict)
+    firsts = ({"number": number, "role": step.role, "by": brief(step.by, _NAME)} for number, step in own)
     return {
         "thread": head.thread,
         "title": title_of(history.start.heading),
@@ -93,8 +94,8 @@ def _side(instance: Instance, head: Head, history: History, shared: int) -> dict
         "attempts": spent.attempts,
         **money_value(spent, instance.known_prices),
         "origin": _origin(instance, head),
-        "first": first[0] if first else None,
-        "last": newest[0] if newest else None,
+        "first": next(firsts, None),
+        "last": last,
         "verdicts": list(reversed(verdicts.values())),
     }
 
@@ -154,11 +155,11 @@ def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[
     rows = []
     for place in range(max(map(len, parts))):
         steps = [part[place] if place < len(part) else None for part in parts]
-        sides = [
+        pair = [
             None if step is None else _step(instance, history.workflow, step, other, money[step.hash])
             for history, step, other in zip(histories, steps, steps[::-1], strict=True)
         ]
-        rows.append({"number": begin + place + 1, "sides": sides})
+        rows.append({"number": begin + place + 1, "sides": pair})
     return rows
 
 
