@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.engine.kit.form import FormField
     from uwf_git.format.ids import Hash
-    from uwf_git.format.kinds import Workflow
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
@@ -37,7 +36,6 @@ class HumanRoles:
         self._instance = instance
         self._declared: dict[Hash, frozenset[str]] = {}
         self._gates: dict[Hash, frozenset[str]] = {}
-        self._workflows: dict[Hash, Workflow] = {}
         self._fields: dict[Hash, tuple[FormField, ...]] = {}
         self._played: dict[tuple[tuple[str, str], ...], bool] = {}
         self._config: Config | None = None
@@ -74,12 +72,6 @@ class HumanRoles:
         """Return whether a role of this commit's workflow is a gate."""
         return bool(self._of(row)) and row.workflow is not None and bool(self._gates[row.workflow])
 
-    def workflow(self, node: Hash) -> Workflow:
-        """Return a workflow's value. Raises NotFound, Invalid."""
-        if node not in self._workflows:
-            self._workflows[node] = self._instance.registry.workflow(node)
-        return self._workflows[node]
-
     def fields(self, schema: Hash) -> tuple[FormField, ...]:
         """Return the form of a role's schema."""
         from uwf_git.engine.kit.form import fields_of
@@ -105,7 +97,7 @@ class HumanRoles:
             self._declared[node] = self._gates[node] = frozenset()
             with suppress(UwfError):  # reported by the command that reads the workflow
                 if self._instance.store.index.has_trait(node, WITH_PEOPLE):
-                    workflow = self.workflow(node)
+                    workflow = self._instance.registry.workflow(node)
                     self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
                     gates = (name for name in workflow.roles if turn_of(workflow, name) is TurnKind.GATE)
                     self._gates[node] = frozenset(gates)

@@ -114,7 +114,7 @@ def human_turn(
     if not name or used_up(instance, head, found=found) is not None:
         return None
     assert head.row.workflow is not None
-    workflow = people.workflow(head.row.workflow)
+    workflow = instance.registry.workflow(head.row.workflow)
     role = workflow.roles[name]
     found = found or outlook(instance, head)
     texts = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
