@@ -137,7 +137,7 @@ def test_filters_try_what_failed_once_and_leave_the_others_alone(uwf: Uwf, gated
     ]
     assert len(states) == 5
     again = uwf("thread", "retry", "--since", "1h", "--format", "text")
-    assert "no such threads have failed" in again.err
+    assert "no such threads need a retry" in again.err
     assert uwf("inbox", "--group", "failed").json == []
 
 

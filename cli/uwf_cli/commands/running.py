@@ -229,7 +229,7 @@ def retry(
     if threads:
         _run_side_by_side(invocation, failures, threads, options, max_steps, jobs, None, quiet)
     elif not chosen.ids:
-        invocation.note("no such threads have failed")
+        invocation.note("no such threads need a retry")
         invocation.note_left_out()
     failures.end()
 
