@@ -54,6 +54,11 @@ tell(type="said", text="---\\ntext: done\\n---\\n")
 tell(type="result", text="---\\ntext: done\\n---\\n")
 Path("rest").write_text(repr(sys.stdin.read()))
 """
+READS_FIRST = """\
+import json, sys
+sys.stdin.read()
+print(json.dumps({"type": "result", "text": "---\\ntext: done\\n---\\n"}))
+"""
 FAILS = """\
 import time
 while not Path("go").exists():
@@ -107,6 +112,16 @@ def test_it_gets_the_remark_on_its_input_and_the_record_has_it_before_what_it_sa
     assert roles(uwf, thread) == ["writer"]
     assert "remarks" not in uwf("thread", "show", thread).json
     assert uwf("verify", "--all").json["findings"] == []
+
+
+def test_a_program_that_reads_its_input_to_the_end_first_gets_that_end(
+    uwf: Uwf, mycli: Callable[[str], str], script: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = mycli("")
+    script("mycli", READS_FIRST)
+    monkeypatch.setattr("uwf_git.ext.agents.cli.agent._READS_ON", 0.2)
+    uwf("thread", "step", thread, "--agent", "mycli")
+    assert roles(uwf, thread) == ["writer"]
 
 
 def test_a_remark_that_a_failing_run_took_is_told_to_the_next_one(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
+_READS_ON = 10.0  # seconds: a program that prints nothing for longer may read its input to the end first
 _HEED = "Heed this, go on with your task, and end with your deliverable."
 _INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's limit is 128 KiB
 
@@ -290,13 +291,15 @@ class _Conversation(Conversation):
         if chosen:
             ctx.in_session(new)
         finished = None
+        began = time.monotonic()
         whole_prompt = [data] if row.prompt == "messages" else []
 
         def feed() -> bytes | None:
             if whole_prompt:
                 ctx.has_remarks()  # says that they are taken
                 return _message(whole_prompt.pop().decode("utf-8", "replace"))
-            if run.needs_no_input:
+            may_wait_for_end = self._desk is None and not run.has_printed
+            if run.needs_no_input or (may_wait_for_end and time.monotonic() - began > _READS_ON):
                 return None
             return run.answers() + b"".join(
                 _message(f"{remark.text}\n\n{_HEED}") for remark in ctx.take_remarks()

@@ -111,6 +111,11 @@ class Run:
         return self._output.needs_no_input
 
     @property
+    def has_printed(self) -> bool:
+        """Whether anything came on standard output."""
+        return self._out.last > 0
+
+    @property
     def is_asking(self) -> bool:
         """Whether the program waits for a person's leave."""
         return self._channel is not None and self._channel.is_waiting
