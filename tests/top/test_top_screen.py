@@ -253,6 +253,29 @@ def test_what_a_running_agent_asks_leave_for_is_allowed_and_denied_by_digits(
     assert [value for _, value in steps.noted("permission")] == ["allow_once", "reject_once"]
 
 
+def test_a_pause_that_waits_for_the_end_of_a_step_is_shown_and_lifted_by_the_same_key(
+    uwf: Uwf, look: Callable[[object], Look], script: Callable[[str, str], Path]
+) -> None:
+    _, step = look(script("talker", TALKER))
+
+    async def played(player: Player) -> None:
+        await player.wait(lambda text: "1 running" in text and "│ I look." in text)
+        await player.press("p")
+        await player.wait("running, pauses after this step")
+        assert next(line for line in player.lines if line.startswith(" >")).startswith(" > pausing: Look")
+        (item,) = uwf("thread", "list").json
+        assert item["status"] == "running" and item["paused"]["by"]
+        assert "running (pausing)" in uwf("thread", "list", "--format", "text").out
+        await player.press("p")
+        await player.wait(lambda text: "resumed: Look" in text and "pauses" not in text)
+        await player.press("p")
+        await player.wait("pausing: Look")
+        Path("go").touch()
+
+    play(played)
+    assert step.wait() == 0
+
+
 def test_a_remark_to_a_running_agent_is_kept(
     uwf: Uwf, look: Callable[[object], Look], script: Callable[[str, str], Path]
 ) -> None:

@@ -283,9 +283,11 @@ def thread_items(
     instance: Instance, threads: list[ListedThread], waits: Mapping[ThreadId, Waits] = {}
 ) -> list[dict[str, Any]]:
     """Return threads as JSON, in order. `line` is what each is about: see `api.cockpit.line`; `seconds` are its
-    agents' so far, `started` when its id was made. `waits` is what is known of what they wait for."""
+    agents' so far, `started` when its id was made; one that is `paused` while at work pauses after its step. `waits`
+    is what is known of what they wait for."""
     from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines
     from uwf_git.engine.lineage import parents
+    from uwf_git.engine.pause import paused_threads
     from uwf_git.format.ids import time_of
     from uwf_git.store.history import Head
 
@@ -294,7 +296,7 @@ def thread_items(
     heads = [item.head for item in threads if isinstance(item.head, Head)]
     lines = Lines(instance, heads, waits)
     above, origins = parents(instance, heads), origins_of(instance)
-    runs = instance.locks.runs()
+    runs, paused = instance.locks.runs(), paused_threads(instance)
     spent = _spent(instance, heads)
     work = extensions.work_states(instance, heads)
     nothing = {
@@ -339,6 +341,7 @@ def thread_items(
                 "seconds": round(seconds + (line.running or 0.0), 3),
                 **line.as_json(),
                 **({"run": True} if head.thread in runs else {}),
+                **(_pause(instance, head.thread) if head.thread in paused else {}),
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
                 **({"work": work[head.thread].as_json()} if head.thread in work else {}),
@@ -356,6 +359,15 @@ def project_value(project: Project | None) -> dict[str, Any]:
         "project": None if project is None else project.name,
         "projectId": None if project is None else project.id,
     }
+
+
+def _pause(instance: Instance, thread: ThreadId) -> dict[str, Any]:
+    from uwf_git.engine.pause import pause_of
+
+    with suppress(UwfError):  # it is damaged, which the command that resumes it says
+        if (pause := pause_of(instance, thread)) is not None:
+            return {"paused": pause.as_json()}
+    return {}
 
 
 def _branches(instance: Instance, head: Head) -> dict[str, Any]:

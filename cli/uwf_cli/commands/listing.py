@@ -158,6 +158,8 @@ def _row(
         return (name, status, *[""] * (4 + 2 * wide + several + projects + work))
     if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
+    if "paused" in thread and thread["status"] != ThreadState.PAUSED.word:
+        status += " (pausing)"
     changed = thread["attempt"]["at"] if "attempt" in thread else thread["updated"]
     cells = [name, status, ago(seconds_of(changed), now)]
     cells.append(f"{thread['steps']:2d} {role_name(thread['role'])}" if thread["role"] else "")

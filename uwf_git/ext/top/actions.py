@@ -44,7 +44,7 @@ def stop(row: Row) -> tuple[str, ...] | None:
 
 
 def pause(row: Row) -> tuple[str, ...] | None:
-    if row.group == PAUSED:
+    if row.group == PAUSED or row.is_pausing:
         return ("thread", "resume", "--", row.thread)
     return None if _has_ended(row) else ("thread", "pause", "--", row.thread)
 

@@ -271,7 +271,8 @@ class Top(App[None]):
         elif row is not None:
             name = row.head.row.name if row.head is not None else None
             pane.title = row.title
-            pane.about = " · ".join(filter(None, [row.state.label, name, f"…{row.thread[-6:]}"]))
+            state = f"{row.state.label}, pauses after this step" if row.is_pausing else row.state.label
+            pane.about = " · ".join(filter(None, [state, name, f"…{row.thread[-6:]}"]))
         pane.is_active = self._is_open
         self._list.is_active = not self._is_open
         self._list.place(self._list.cursor)

@@ -71,6 +71,11 @@ class Row(NamedTuple):
         return self.listed.state
 
     @property
+    def is_pausing(self) -> bool:
+        """Whether it pauses once its step in progress has ended."""
+        return self.state.is_at_work and self.item is not None and "paused" in self.item
+
+    @property
     def position(self) -> object:
         """A value that differs once the thread has moved on."""
         head = self.head

@@ -57,7 +57,7 @@ class Steering:
         await self._call_all("stopped", rows, actions.stop)
 
     async def pause(self, rows: Sequence[Row]) -> None:
-        paused = sum(row.group == PAUSED for row in rows)
+        paused = sum(row.group == PAUSED or row.is_pausing for row in rows)
         word = "resumed" if paused == len(rows) else "done" if paused else ThreadState.PAUSED.label
         await self._call_all(word, rows, actions.pause)
 

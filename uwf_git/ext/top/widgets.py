@@ -160,7 +160,7 @@ def row_parts(row: Row, width: int, is_marked: bool, now: float) -> Parts:
         return [*marks, (f"{row.thread[-6:]} {flat(problem_of(row), _TITLE)}", style)]
     who = 11 if width >= 48 else 0
     room = width - 3 - who - 5 - 9
-    title = flat(f"{'  ' * min(row.depth, 4)}{_mark(item)}{row.title}", _TITLE)
+    title = flat(f"{'  ' * min(row.depth, 4)}{_mark(row, item)}{row.title}", _TITLE)
     line = flat(_about(item, now), _TITLE) if room >= 44 else ""
     named = room if not line else max(20, min(room // 2, 56))
     parts = [*marks, (fit(title, named), "")]
@@ -179,10 +179,10 @@ def problem_of(row: Row) -> str:
     return str(getattr(row.listed.head, "problem", ""))
 
 
-def _mark(item: Item) -> str:
+def _mark(row: Row, item: Item) -> str:
     counts = item.get("branches")
     branches = f"({_ended(counts)} of {sum(counts.values())}) " if counts else ""
-    return branches + ("fork: " if item.get("forkedFrom") else "")
+    return ("pausing: " if row.is_pausing else "") + branches + ("fork: " if item.get("forkedFrom") else "")
 
 
 def _ended(counts: dict[str, int]) -> int:
