@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import signal
 import subprocess
@@ -177,7 +178,7 @@ def _scripts(client: httpx.Client, script: str, known: set[str]) -> set[str]:
         known.add(script)
         text = client.get(script).raise_for_status().text
         for name in re.findall(r"""(?:from|import\()\s*["']\./([\w./-]+)["']""", text):
-            _scripts(client, f"/static/{name}", known)
+            _scripts(client, posixpath.join(posixpath.dirname(script), name), known)
     return known
 
 

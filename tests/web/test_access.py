@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -18,6 +19,8 @@ import pytest
 from conftest import Uwf
 from playwright.sync_api import Page, expect
 from site_serving import Serve, Serving, entered
+
+from uwf_git.ext.web import assets
 
 letting_in = contextmanager(entered)
 
@@ -84,7 +87,7 @@ def test_the_help_says_which_flag_lets_pages_run_agents_and_land_work(uwf: Uwf) 
 
 
 def test_every_answer_binds_the_browser(client: httpx.Client) -> None:
-    for path in ("/", "/static/web.css", "/nothing"):
+    for path in ("/", assets.address("/static/web.css"), "/nothing"):
         headers = client.get(path).headers
         policy = headers["content-security-policy"]
         for part in ("script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "default-src 'none'"):
@@ -94,21 +97,33 @@ def test_every_answer_binds_the_browser(client: httpx.Client) -> None:
     assert "max-age" not in client.get("/").headers["cache-control"]
     assert client.get("/").headers["x-dns-prefetch-control"] == "off"
     assert client.get("/static/").status_code == 404
-    assert client.get("/static/web.css").headers["content-type"].startswith("text/css")
+
+
+def test_a_browser_keeps_styles_and_scripts_until_one_of_them_changes(client: httpx.Client) -> None:
+    loaded = re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/threads").text)
+    assert len(loaded) > 5
+    for address in loaded:
+        assert "immutable" in client.get(address).headers["cache-control"], address
+    style = assets.address("/static/web.css")
+    assert style in loaded and client.get(style).headers["content-type"].startswith("text/css")
+    earlier = client.get(style.replace(assets.version(), "0" * 12))
+    assert earlier.text == client.get(style).text and "max-age" not in earlier.headers["cache-control"]
 
 
 def test_only_its_own_pages_get_out_whatever_the_path(client: httpx.Client, hermetic: Path) -> None:
     (hermetic / "secret").write_text("do not tell")
+    static = f"/static/{assets.version()}"
     for path in (
         "/static/../render.py",
-        "/static/%2e%2e/render.py",
-        "/static/..%2frender.py",
-        "/static/%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd",
-        "/static//etc/passwd",
-        "/static/..\\render.py",
-        "/static/web.css%00",
-        "/static/%ff",
-        f"/static/{hermetic}/secret",
+        f"{static}/../render.py",
+        f"{static}/%2e%2e/render.py",
+        f"{static}/..%2frender.py",
+        f"{static}/%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        f"{static}//etc/passwd",
+        f"{static}/..\\render.py",
+        f"{static}/web.css%00",
+        f"{static}/%ff",
+        f"{static}/{hermetic}/secret",
     ):
         answer = client.get(path)
         assert answer.status_code in (400, 404), path

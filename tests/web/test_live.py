@@ -498,8 +498,8 @@ def test_the_graph_is_drawn_into_the_room_that_is_kept_for_it_and_fits_there(
     thread = uwf("thread", "start", f"chain-{roles}", "-p", "Do it").json["thread"]
     browser_page.set_viewport_size({"width": width, "height": height})
     held: list[Route] = []
-    browser_page.route("**/static/graph.js", lambda route: held.append(route))
-    with browser_page.expect_request("**/static/graph.js"):
+    browser_page.route("**/static/*/graph.js", lambda route: held.append(route))
+    with browser_page.expect_request("**/static/*/graph.js"):
         browser_page.goto(serve(thread).launch)
     below = browser_page.get_by_role("heading", name="Steps", exact=True)
     place = below.bounding_box()

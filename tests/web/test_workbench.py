@@ -17,7 +17,7 @@ from lived_in import LivedIn
 from playwright.sync_api import Page, expect
 from site_serving import Serve, keep_picture
 
-from uwf_git.ext.web import render
+from uwf_git.ext.web import assets
 from uwf_git.store.instance import Instance
 
 TABS = ("result", "turns", "prompt", "record")
@@ -64,11 +64,10 @@ def test_a_step_stands_in_its_threads_page_by_tabs(lived_in: LivedIn, client: ht
 
 
 def test_a_threads_page_is_light_with_all_styles_and_scripts(lived_in: LivedIn, client: httpx.Client) -> None:
-    folder = render.FOLDER / "static"
-    files = [path for path in folder.rglob("*") if path.suffix in (".css", ".js", ".svg")]
-    addresses = [f"/static/{path.relative_to(folder)}" for path in files]
+    names = [name for name in assets.files() if name.endswith((".css", ".js", ".svg"))]
+    addresses = [assets.address(f"/static/{name}") for name in names]
     received = 0
-    for address in (f"/thread/{lived_in.completed}", "/static/base.css", *addresses):
+    for address in (f"/thread/{lived_in.completed}", *addresses):
         answer = client.get(address)
         assert answer.headers.get("content-encoding") == "gzip" or len(answer.content) < 1000, address
         received += answer.num_bytes_downloaded

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.routing import compile_path
 
-from uwf_git.ext.web import render, stats, threads
+from uwf_git.ext.web import assets, render, stats, threads
 from uwf_git.ext.web.site import PAGES, Maker, Site, failed, sections
 from uwf_git.plugin import (
     DamagedThread,
@@ -31,7 +31,6 @@ from uwf_git.plugin import (
     PastStep,
     ThreadId,
     Threads,
-    markup,
     parent_threads,
 )
 
@@ -175,8 +174,7 @@ class _Pages:
 
     def write(self, tell: Callable[[int, int], None]) -> dict[str, int]:
         for name in _LOADED:
-            file = markup.STYLE_FILE if name == "base.css" else render.FOLDER / "static" / name
-            self._put(f"static/{name}", file.read_bytes())
+            self._put(f"static/{name}", assets.files()[name].read_bytes())
         for address in _LISTS:
             self._file(address)
         while self._left:

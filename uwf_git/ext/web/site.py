@@ -17,12 +17,12 @@ from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from uwf_git import __version__
 from uwf_git.ext.web import (
+    assets,
     comparison,
     events,
     inbox,
@@ -194,18 +194,10 @@ def application(site: Site) -> Starlette:
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if executor is not None:
         routes += _changes(shell, executor)
-    routes.append(Route("/static/base.css", _file(markup.STYLE_FILE)))
-    routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
+    routes.append(assets.ROUTE)
     respond = Starlette(routes=routes, exception_handlers={404: _missing(shell)})
     respond.add_middleware(GZipMiddleware, minimum_size=1000)
     return respond
-
-
-def _file(path: Path) -> Callable[[Request], Any]:
-    async def show(_request: Request) -> Response:
-        return FileResponse(path)
-
-    return show
 
 
 def _shows(
@@ -342,10 +334,10 @@ def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = 
 def _response(shell: Shell, page: Page, tag: str = "") -> Response:
     known = shell.known(page, tag)
     try:
-        document = render.html(page, str, known)
+        document = render.html(page, assets.address, known)
     except Exception as error:
         page = failed(error, "It cannot be shown")
-        document = render.html(page, str, known)
+        document = render.html(page, assets.address, known)
     headers = {"etag": tag} if tag and page.status == 200 else None
     return HTMLResponse(document, page.status, headers=headers, background=BackgroundTask(shell.count))
 
