@@ -135,11 +135,63 @@ def _late(client: httpx.Client, thread: str) -> list[float]:
     return found[1:]
 
 
+GATES = b"""
+name: gates
+description: A person and a program in turn.
+roles:
+  person: &role
+    description: Says whether to go on.
+    systemPrompt: Say it.
+    human: true
+    outputSchema:
+      type: object
+      properties: {status: {enum: [more, enough]}}
+      required: [status]
+  program: {<<: *role, human: false}
+graph:
+  $START: {_: person}
+  person: {more: program, enough: $END}
+  program: {_: person}
+"""
+
+
+def answered(folder: Path, size: Size) -> Iterator[Row]:
+    """From the answer of a person on a page to the start of the next role's program; the median of some."""
+    lab = Lab(folder, GATES)
+    thread, began = lab.start(), folder / "began"
+    script = folder / "program.sh"
+    script.write_text(f'date +%s.%N >>{began}\necho \'{{"status": "more"}}\'\n')
+    (folder / "config.yaml").write_text(
+        f"agents: {{program: {{command: uwf-exec, args: [sh, {script}]}}}}\ndefaultAgent: program\n"
+    )
+    late = []
+    with _served(lab, "--run") as (client, _):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        for number in range(1, size.few_turns + 2):
+            head = lab.instance.threads.head(thread).node
+            form = {"head": head, "pick1": "1", "go": "yes"}
+            sent = time.time()
+            assert client.post(f"/thread/{thread}/answer", data=form).status_code == 303
+            while not began.exists() or len(starts := began.read_text().split()) < number:
+                time.sleep(0.005)
+            late.append(float(starts[-1]) - sent)
+            while (
+                lab.instance.locks.is_held(thread)
+                or lab.instance.threads.head(thread).row.number < 2 * number
+            ):
+                time.sleep(0.01)
+    late = sorted(late[1:])  # the first starts a process that the next ones find
+    yield cost("an answer on a page, the next program starts", late[len(late) // 2], 0.3)
+
+
 @contextmanager
-def _served(lab: Lab) -> Iterator[tuple[httpx.Client, int]]:
+def _served(lab: Lab, *options: str) -> Iterator[tuple[httpx.Client, int]]:
     """A client that was let in, and the server's process id."""
     process = subprocess.Popen(
-        [UWF, "--format", "json", "web", "--no-open"], env=lab.environ, stdout=subprocess.PIPE, text=True
+        [UWF, "--format", "json", "web", "--no-open", *options],
+        env=lab.environ,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None

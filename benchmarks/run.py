@@ -65,6 +65,7 @@ GROUPS: tuple[Group, ...] = (
     pages.first_page,
     pages.a_long_thread,
     pages.live,
+    pages.answered,
     top.on_many_threads,
     exchange.pushing,
     exchange.pulling,
