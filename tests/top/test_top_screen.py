@@ -18,6 +18,7 @@ from conftest import Begin, Uwf
 from one_role import TALKER, WORKFLOW
 from top_pilot import Player, play
 
+from uwf_git.ext.top.board import ASKS as ASKING
 from uwf_git.store.instance import Instance
 
 pytest.importorskip("textual", reason="pip install '.[top]'")
@@ -274,6 +275,28 @@ def test_a_pause_that_waits_for_the_end_of_a_step_is_shown_and_lifted_by_the_sam
 
     play(played)
     assert step.wait() == 0
+
+
+def test_what_an_agent_asks_leave_for_is_before_an_older_gate_in_the_inbox_as_in_the_list(
+    uwf: Uwf, instance: Instance, gated: str
+) -> None:
+    steps = Scripted(instance.location.root, "ask:execute=make test", more="permissionWait: 1h\n")
+    process = begin_quietly("thread", "step", steps.thread)
+
+    async def script(player: Player) -> None:
+        await player.wait("2 ask you")
+        await player.press("home")
+        await player.wait(lambda text: "make test" in text and "1  allow" in text)
+        asking = [row.thread for row in player.app._list.rows if row.group == ASKING]
+        assert asking == [steps.thread, gated] == [item["thread"] for item in uwf("inbox").json]
+        text = uwf("inbox", "--format", "text").out
+        assert text.index(steps.thread) < text.index(gated)
+        await player.press("1")
+        await player.wait(lambda text: "1 ask you" in text)
+
+    play(script)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
 
 
 def test_a_remark_to_a_running_agent_is_kept(

@@ -50,7 +50,8 @@ def inbox(invocation: Invocation, only: tuple[str, ...], whom: str | None) -> No
     """List what waits for you: what asks, what failed, what is over budget, and what is ready to land.
 
     A thread asks if a role has a question, or a person plays its next role: one with human: true, or one that
-    uwf-human plays on this machine. What asks or is over budget is listed oldest first, the others newest first.
+    uwf-human plays on this machine. What running agents ask leave for comes first, since they are held up. That, what
+    asks and what is over budget is listed oldest first, the others newest first.
     A failed end is listed for a week, unless it was forked since.
 
     On a terminal too low for all, each has one line.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 ASKS, FAILED, BUDGET = "asks", "failed", "budget"
+# In their order. An agent that asks leave is held up, so that is before older questions, in uwf top too.
 _LABELS = {PERMISSION: "asks leave", ASKS: "asks you", FAILED: "failed", BUDGET: "over budget"}
 _DAYS = 7  # for which a thread that ended failed is listed
 _MOST = 100  # finished threads that queues are asked about

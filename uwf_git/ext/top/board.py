@@ -86,6 +86,13 @@ class Row(NamedTuple):
         return self.thread, self.state, self.request, at, reason
 
 
+class _Request(NamedTuple):
+    """The first thing that a running agent asks leave for, since when."""
+
+    id: str
+    at: float
+
+
 class Board(NamedTuple):
     """`counts` are by group; `spent` is today's, in US dollars; `running` are agents at work, `most` how many may be;
     `left_out` are threads of other projects. With a `problem` the list could not be made."""
@@ -117,7 +124,7 @@ class Watcher:
         """Return the board, with the items of the rows `sight`, if it differs from that of the last call, else None."""
         held, runs = self.instance.locks.held(), self.instance.locks.runs()
         requests = permission_requests(self.instance) if held else []
-        asking = {request.thread: request.id for request in reversed(requests)}
+        asking = {request.thread: _Request(request.id, request.at) for request in reversed(requests)}
         seen = self._refs.mark(), held, runs, asking, wanted
         is_new = again or seen != self._seen
         if is_new:
@@ -171,19 +178,24 @@ class Watcher:
         self._board = self._board._replace(rows=tuple(rows))
 
 
-def _read(instance: Instance, wanted: Filter, asking: Mapping[ThreadId, str]) -> Board:
+def _read(instance: Instance, wanted: Filter, asking: Mapping[ThreadId, _Request]) -> Board:
     try:
         threads, left_out = board_threads(instance, wanted.filters)
         above = board_head(instance, threads)
         ordered = in_order(instance, threads, wanted.filters.sort)
         rows = [
-            Row(thread, _group(thread, asking), request=asking.get(thread.thread, "")) for thread in ordered
+            Row(
+                thread,
+                _group(thread, asking),
+                request=asking[thread.thread].id if thread.thread in asking else "",
+            )
+            for thread in ordered
         ]
         parents = parent_threads(instance, [row.head for row in rows if row.head is not None])
     except (UwfError, OSError) as error:
         return Board(problem=getattr(error, "message", str(error)))
     if wanted.filters.sort == SORTS[0]:
-        rows = _in_order(rows, parents)
+        rows = _in_order(rows, parents, asking)
     return Board(
         tuple(_nested(rows, parents)),
         Counter(row.group for row in rows),
@@ -203,22 +215,27 @@ def _group(thread: ListedThread, asking: Container[ThreadId]) -> int:
     return IDLE if state.is_ready else _GROUPS[state.group]
 
 
-def _in_order(rows: Sequence[Row], parents: Mapping[ThreadId, ThreadId]) -> list[Row]:
-    """Return rows by group: those that wait for a person oldest first, the others newest first. Parents are in the
-    first group of their branches."""
-    groups = {row.thread: row.group for row in rows}
+def _in_order(
+    rows: Sequence[Row], parents: Mapping[ThreadId, ThreadId], asking: Mapping[ThreadId, _Request]
+) -> list[Row]:
+    """Return rows by group: those that wait for a person as the inbox has them, the others newest first. Parents are
+    where the first of their branches is."""
+    ranks = {row.thread: _rank(row, asking) for row in rows}
     for row in rows:
         parent = parents.get(row.thread)
-        while parent in groups:
-            groups[parent] = min(groups[parent], row.group)
+        while parent in ranks:
+            ranks[parent] = min(ranks[parent], ranks[row.thread])
             parent = parents.get(parent)
+    return sorted(rows, key=lambda row: ranks[row.thread])
 
-    def rank(row: Row) -> tuple[int, int, str]:
-        group = groups[row.thread]
-        waits = row.head.updated if group == ASKS and row.head is not None else 0
-        return group, waits, row.thread if group == ASKS else ""
 
-    return sorted(rows, key=rank)
+def _rank(row: Row, asking: Mapping[ThreadId, _Request]) -> tuple[int, bool, float, str]:
+    """Return where a row is: what agents ask leave for is before all else that asks, since they are held up; then the
+    oldest is first."""
+    if row.group != ASKS or row.head is None:
+        return row.group, False, 0.0, ""
+    request = asking.get(row.thread)
+    return row.group, request is None, row.head.updated if request is None else request.at, row.thread
 
 
 def _nested(rows: Sequence[Row], parents: Mapping[ThreadId, ThreadId]) -> Iterator[Row]:
