@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import subprocess
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from acp_steps import Scripted
-from cli_samples import ASKS, GATE, ONE, PAIR, scripted, write
+from cli_samples import ASKS, GATE, ONE, PAIR, WRITES, scripted, write
 from commands import begin as begin_quietly
 from conftest import Begin, Uwf
 from one_role import TALKER, WORKFLOW
@@ -28,6 +30,17 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe \u200b[bold red]bold[/] [link=x]l[/
 
 def is_harmless(text: str) -> bool:
     return all(unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process grows."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 class Look(NamedTuple):
@@ -141,6 +154,24 @@ def test_an_answer_that_comes_second_is_one_line_and_records_nothing(uwf: Uwf, g
 
     play(script)
     assert [step["output"] for step in uwf("thread", "steps", gated).json][1:] == [{"decision": "send"}]
+
+
+def test_the_cursor_stays_on_a_question_whose_answer_cannot_be_written(uwf: Uwf, gated: str) -> None:
+    other = uwf("thread", "start", "gated", "-p", "Tell them").json["thread"]
+    uwf("thread", "step", other, "--agent", scripted(WRITES))
+
+    async def script(player: Player) -> None:
+        await player.wait(lambda text: "2 ask you" in text and "gate asks you" in text)
+        with full_disk():
+            await player.press("1")
+            await player.wait(lambda text: "cannot write" in text.splitlines()[-1])
+        assert player.app._row is not None and player.app._row.thread == gated
+        await player.press("1")
+        await player.wait(lambda text: "1 ask you" in text and "answered: Announce it" in text)
+        assert player.app._row is not None and player.app._row.thread == other
+
+    play(script)
+    assert uwf("thread", "steps", gated).json[1]["output"] == {"decision": "send"}
 
 
 def test_a_form_is_filled_in_field_by_field(uwf: Uwf, gated: str) -> None:

@@ -67,14 +67,18 @@ class Actions:
         do = partial(call_command, self._location, argv)
         return (await asyncio.get_running_loop().run_in_executor(self._threads, do)).value
 
-    async def answer(self, answer: Answer | Decision) -> bool:
-        """Answer a thread; return whether it goes on. Raises CommandFailed."""
+    async def answer(self, answer: Answer | Decision, recorded: Callable[[], None]) -> bool:
+        """Answer a thread, call `recorded` before anybody is notified, and return whether it goes on. Raises
+        CommandFailed."""
+        loop = asyncio.get_running_loop()
 
         def do() -> bool:
             with calling(self._location) as call:
-                return answer.give(call.instance)
+                goes_on = answer.give(call.instance)
+                loop.call_soon_threadsafe(recorded)
+                return goes_on
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, do)
+        return await loop.run_in_executor(self._threads, do)
 
     async def start(self, argv: tuple[str, ...]) -> None:
         """Begin agents' work; its failure is told when it comes."""

@@ -534,7 +534,7 @@ class Top(App[None]):
                 await self._answer(row, answer)
 
     async def _answer(self, row: Row, answer: Answer | Decision) -> None:
-        """Answer, go to the next thread that asks, and let this one go on."""
+        """Answer; once that is recorded go to the next thread that asks, and let this one go on."""
         if self._answered.get(row.thread) == answer.key:
             self._ignore("a second answer to the same question")
             return
@@ -542,12 +542,9 @@ class Top(App[None]):
         self._expect()
         rows = self._list.rows
         places = (*range(self._list.cursor + 1, len(rows)), *range(self._list.cursor))
-        asking = [at for at in places if rows[at].group == ASKS and rows[at].thread not in self._answered]
-        if asking:
-            self._go_to(asking[0])
-            self._draw()
+        others = [rows[at].thread for at in places]
         try:
-            goes_on = await self._actions.answer(answer)
+            goes_on = await self._actions.answer(answer, partial(self._leave_answered, row.thread, others))
         except CommandFailed:
             self._answered.pop(row.thread, None)
             raise
@@ -556,6 +553,14 @@ class Top(App[None]):
         self._ignored = ""
         if goes_on:
             await self._actions.start(("thread", "run", "--", row.thread))
+
+    def _leave_answered(self, thread: ThreadId, others: Sequence[ThreadId]) -> None:
+        """Go from an answered thread to the first of the others that asks, unless a key has left it already."""
+        asking = {row.thread: place for place, row in enumerate(self._list.rows) if row.group == ASKS}
+        following = [other for other in others if other in asking and other not in self._answered]
+        if following and self._row is not None and self._row.thread == thread:
+            self._go_to(asking[following[0]])
+            self._draw()
 
     # Lines that are typed
 
