@@ -99,6 +99,7 @@ from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief
 from uwf_git.api.cockpit.run import name_of as _author_name
 from uwf_git.api.cockpit.run import run as _run_view
+from uwf_git.api.cockpit.since import since as _thread_news
 from uwf_git.api.cockpit.step import TABS as _STEP_TABS
 from uwf_git.api.cockpit.step import Wanted as _WantedParts
 from uwf_git.api.cockpit.step import attempt as _attempt_view
@@ -1022,6 +1023,7 @@ attempt_view = _attempt_view
 compare_threads = _compare_threads
 plain_text = _plain_text
 step_view = _step_view
+thread_news = _thread_news
 thread_rows = _thread_rows
 render_template = _render_template
 resume_thread = _resume_thread

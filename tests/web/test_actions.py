@@ -6,7 +6,7 @@ import html
 import re
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_an_answer_lets_the_thread_go_on_and_one_to_an_old_question_is_refused(
     assert "blue" in listed and "$USER" not in listed and "Which" not in listed
     assert "Which" not in changing.get("/").text
     again = changing.post(f"/thread/{asking}/answer", data=form)
-    assert again.status_code == 409 and "moved on" in again.text
+    assert again.status_code == 409 and " answered blue <time" in again.text
     assert "\nRather\n&lt;green&gt;</textarea>" in changing.post(f"/thread/{asking}/answer", data=old).text
     assert len(uwf("thread", "steps", asking).json) == 2
 
@@ -454,3 +454,71 @@ def test_a_question_is_answered_in_the_page_and_the_thread_goes_on(
     keep_picture(browser_page, "actions")
     browser_page.get_by_role("button", name="Kill").click()
     expect(browser_page.get_by_text("It was ended")).to_be_visible()
+
+
+FAILS = """\
+name: fails
+roles: { writer: { description: Writes., systemPrompt: Write., outputSchema: { type: object, properties: {} } } }
+graph: { $START: [{ role: writer }], writer: [{ role: $FAIL }] }
+"""
+
+
+@pytest.fixture
+def running(serve: Serve) -> Iterator[httpx.Client]:
+    """A client that was let in, at a server that may run agents."""
+    for client in entered(serve("--run")):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        yield client
+
+
+def _noticed(answer: httpx.Response) -> str:
+    """What the notice of a refused form says."""
+    text = answer.text.partition('aria-label="What was done">')[2].partition("</div>")[0]
+    return " ".join(re.sub("<[^>]+>", "", re.sub("<time.*?</time>", "then", html.unescape(text))).split())
+
+
+def test_whose_target_has_moved_on_is_told_by_whom_on_the_page_of_the_form(
+    running: httpx.Client, uwf: Uwf, asking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uwf("workflow", "put", write("fails.yaml", FAILS))
+    failed = uwf("thread", "start", "fails", "-p", "It fails").json["thread"]
+    uwf("thread", "step", failed, "--agent", "uwf-exec echo {}", check=None)
+    ended = uwf("thread", "fork", asking).json["thread"]
+    other = uwf("thread", "fork", asking, "--at", "0").json["thread"]
+    head = {each: _head(uwf, each) for each in (asking, failed, other, ended)}
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ann")
+    uwf("thread", "answer", asking, "-m", "2")
+    fork = uwf("thread", "fork", failed, "--at", "0").json["thread"]
+    uwf("thread", "step", other, "--agent", scripted(REJECTS_ONCE))
+    uwf("thread", "kill", ended)
+    hint = "look at it again before you say it again"
+
+    def post(thread: str, action: str, **fields: str) -> str:
+        form = {"head": head[thread], **fields}
+        refused = running.post(f"/thread/{thread}/{action}", data=form)
+        again = running.get(refused.headers["hx-replace-url"])
+        assert (refused.status_code, again.status_code) == (409, 200)
+        assert _noticed(again).startswith(_noticed(refused)[:40])
+        assert re.search(r'data-tag="[^"]', refused.text)
+        return _noticed(refused)
+
+    assert post(asking, "answer", option="1", then="-") == (
+        f"Do it: Ann answered blue then; nothing was sent. {hint}"
+    )
+    assert "answered blue then; nothing was done" in post(asking, "run")
+    assert f"It fails: Ann forked it then: {fork}; nothing was done." in post(failed, "retry", then="-")
+    assert "Do it: writer made step 1: " in post(other, "run", then="-")
+    for action in (
+        {"action": "say", "remark": "Wait"},
+        {"action": "pause"},
+        {"action": "kill", "sure": "yes"},
+    ):
+        assert "Do it: It ended: killed then; nothing was" in post(ended, **action)
+    refused = running.post(f"/thread/{ended}/say", data={"remark": "So\nbe it"})
+    assert "\nSo\nbe it</textarea>" in refused.text
+    assert "<textarea class" not in running.get(refused.headers["hx-replace-url"]).text
+    script = running.post(f"/thread/{ended}/say", data={"remark": "So"}, headers={"HX-Request": "true"})
+    assert "<textarea class" not in script.text  # it keeps what was typed
+    boxes = {"thread": f"{asking} {head[asking]}"}
+    listed = running.get(running.post("/threads/retry", data=boxes).headers["location"]).text
+    assert "Ann answered blue" in listed and "nothing was done" in listed

@@ -538,20 +538,39 @@ def test_a_used_up_budget_is_raised_by_what_the_command_says(
     assert uwf("thread", "show", small).json["status"] == "idle"
 
 
-def test_a_second_tab_is_told_that_the_first_has_answered_and_keeps_what_was_typed(
-    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str]
+@pytest.mark.parametrize("place", ["/?at={}", "/thread/{}"])
+def test_who_is_second_reads_who_answered_first_and_keeps_what_was_typed(
+    serve: Serve,
+    browser_page: Page,
+    uwf: Uwf,
+    gates: list[str],
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     serving = serve("--write")
     browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/?at={gates[1]}")
+    address = serving.address + place.format(gates[1])
+    browser_page.goto(address)
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ann")
     uwf("thread", "answer", gates[1], "-m", "send")
     browser_page.get_by_label("Comment for the record and the next role").fill("Not like <b>this</b>")
     browser_page.get_by_role("button", name="send").click()
-    expect(browser_page.get_by_text("has moved on since the page showed it")).to_be_visible()
-    expect(browser_page.get_by_label("What you had typed")).to_have_value("Not like <b>this</b>")
-    browser_page.get_by_role("link", name="Back").click()
-    expect(browser_page.get_by_text("waits no longer")).to_be_visible()
-    expect(browser_page.get_by_role("heading", name=TASKS[0])).to_be_visible()
+    notice = browser_page.get_by_role("alert", name="What was done")
+    expect(notice).to_contain_text(re.compile(r"Ann answered send .*; nothing was sent"))
+    expect(notice.get_by_role("link", name=TASKS[1])).to_be_visible()
+    expect(browser_page).to_have_url(re.compile(re.escape(address) + r"[?&]done=\w+$"))
+    keep_picture(browser_page, "answered-first-" + ("inbox" if "at=" in place else "thread"))
+    for _ in range(2):
+        expect(browser_page.get_by_label("What you had typed")).to_have_value("Not like <b>this</b>")
+        expect(browser_page.get_by_role("heading", name=f"gate is for Ada in {gates[1]}")).to_have_count(0)
+        browser_page.reload()
+        expect(notice).to_be_visible()
+    if "at=" in place:
+        expect(browser_page.get_by_text("waits no longer")).to_be_visible()
+        expect(browser_page.get_by_role("heading", name=TASKS[0])).to_be_visible()
+        browser_page.get_by_role("button", name="send").click()
+        expect(browser_page.get_by_role("heading", name=TASKS[2])).to_be_visible()
+        expect(notice).to_have_count(0)
 
 
 def test_what_was_typed_is_there_again_wherever_its_place_is_until_it_is_sent(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from uwf_git.ext.web.actions import ACTIONS
 from uwf_git.ext.web.executor import Executor
 from uwf_git.ext.web.forms import Form
-from uwf_git.ext.web.notes import BulkResult
-from uwf_git.plugin import Instance, Usage, UwfError, extensions
+from uwf_git.ext.web.notes import RESULT, ActionResult, Outcome
+from uwf_git.plugin import Usage, UwfError, extensions
 
 MOST = 256
 """How many threads a form may name."""
@@ -50,22 +49,15 @@ async def do_all(executor: Executor, name: str, form: Form) -> str:
         raise Usage(f"{len(heads)} threads are too many at once", f"at most {MOST}")
     fields = {key: value for key, value in form.fields.items() if key in ("reason", "sure", "unmoved")}
 
-    async def failure(thread: str, head: str) -> UwfError | None:
+    async def outcome(thread: str, head: str) -> Outcome:
+        form, why = Form({**fields, "head": head}), None
         try:
-            await executor.do(action, thread, Form({**fields, "head": head}))
+            await executor.do(action, thread, form)
         except UwfError as error:
-            return error
-        return None
+            why = error
+        return executor.outcome(thread, form, why)
 
-    failures = await asyncio.gather(*(failure(thread, head) for thread, head in heads.items()))
-    with executor.opened() as instance:
-        titles = [_title(instance, thread) for thread in heads]
-    result = BulkResult(bulk.label, bulk.runs, tuple(zip(heads, titles, failures, strict=True)))
-    query = [(key, value) for key, value in parse_qsl(form.fields.get("list", "")) if key != "done"]
-    return f"/threads?{urlencode([*query, ('done', executor.notes.put_result(result))])}"
-
-
-def _title(instance: Instance, thread: str) -> str:
-    with suppress(UwfError):
-        return instance.threads.head(instance.threads.find(thread)).row.title or thread
-    return thread
+    outcomes = await asyncio.gather(*(outcome(thread, head) for thread, head in heads.items()))
+    query = [(key, value) for key, value in parse_qsl(form.fields.get("list", "")) if key != RESULT]
+    address = f"/threads?{urlencode(query)}" if query else "/threads"
+    return executor.notes.put_result(address, ActionResult(bulk.label, bulk.runs, tuple(outcomes)))

@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.web import inbox, people
 from uwf_git.ext.web.actions import Action, ActionFailed, ActionRequest, ActionTarget, run_request
 from uwf_git.ext.web.forms import Form
-from uwf_git.ext.web.notes import CommandNote, Notes, StartRefused
+from uwf_git.ext.web.notes import CommandNote, Notes, Outcome, StartRefused
 from uwf_git.ext.web.runner import Runner, Work
 from uwf_git.ext.web.start import start_request
 from uwf_git.plugin import (
@@ -21,13 +21,19 @@ from uwf_git.plugin import (
     Instance,
     Location,
     ThreadId,
+    Usage,
     UwfError,
+    describe_failure,
     extensions,
+    thread_news,
     thread_outlook,
     thread_state,
     thread_states,
 )
 from uwf_git.plugin import page_addresses as addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _GOES_ON = (thread_states.Actor.AGENT, thread_states.Actor.BRANCHES)
 
@@ -84,13 +90,27 @@ class Executor:
                 after = await self._runner.call(request, request.do)
                 if self._runs and (action.name == "retry" or "go" in form.fields):
                     await self._go_on(after, follows=action.name != "retry")
-                return inbox.next_address(after, following)
-            # Of two that begin at once, the lock would tell of both that they have begun.
-            with nullcontext() if action.summary else self._begins(at.thread):
-                await self._runner.run(request, work)
-            return inbox.next_address(at.thread, following)
+            else:
+                after = at.thread
+                # Of two that begin at once, the lock would tell of both that they have begun.
+                with nullcontext() if action.summary else self._begins(at.thread):
+                    await self._runner.run(request, work)
+            return inbox.next_address(after, following)
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), perform)
+
+    def outcome(self, thread: str, form: Form, error: Exception | None) -> Outcome:
+        """Return what an action by a form came to, with what happened to the thread since the page showed it if that
+        may be why it was refused."""
+        title, why = thread, None if error is None else describe_failure(error)
+        news: Mapping[str, Any] | None = None
+        with suppress(UwfError), self.opened() as instance:
+            head = instance.threads.head(instance.threads.find(thread))
+            title = head.row.title or thread
+            if isinstance(error, UwfError) and not isinstance(error, Usage):
+                shown, request = form.fields.get("head", ""), form.fields.get("request", "")
+                news = thread_news(instance, head, shown, request)
+        return Outcome(thread, title, why, news)
 
     async def start(self, form: Form) -> str:
         """Start a thread; return its page's address. Raises ActionFailed, and what parsing raises."""
@@ -125,9 +145,10 @@ class Executor:
 
         def refused(why: ActionFailed) -> None:
             with suppress(UwfError), self.opened() as instance:
-                if instance.attempts.tip(thread) == tried:  # else the attempt says how it failed
-                    head = instance.threads.head(thread).node
-                    self.notes.put_refused(thread, StartRefused(head, why, follows))
+                head = instance.threads.head(thread)
+                # Else its end, or the attempt, says how it failed.
+                if head.archive is None and instance.attempts.tip(thread) == tried:
+                    self.notes.put_refused(thread, StartRefused(head.node, why, follows))
 
         return Work(is_begun, refused)
 

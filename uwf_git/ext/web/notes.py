@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple, TypeVar
+import secrets
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.ext.web.actions import ActionFailed
-from uwf_git.plugin import Busy, Head, ThreadId, UwfError
+from uwf_git.plugin import Busy, Head, ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.plugin import Failure
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Note = TypeVar("_Note")
 
 _KEPT = 200  # notes of a kind
+
+RESULT = "done"
+"""The name in a query of the result that a page shows."""
 
 
 class StartRefused(NamedTuple):
@@ -36,17 +43,26 @@ class CommandNote(NamedTuple):
         return not self.text and self.why is None
 
 
-class BulkResult(NamedTuple):
-    """The outcome of an action on several threads: each `thread`, its `title`, and why it was not done, or None.
-    `runs`: it was started, and agents are at work."""
+class Outcome(NamedTuple):
+    """What an action came to for a thread of a `title`: `why` it was not done, or None, and the `news` of the thread
+    since the page showed it, as `thread_news` returns them."""
+
+    thread: str
+    title: str
+    why: Failure | None = None
+    news: Mapping[str, Any] | None = None
+
+
+class ActionResult(NamedTuple):
+    """The outcomes of an action for its threads. `runs`: it was started, and agents are at work."""
 
     label: str
     runs: bool
-    threads: tuple[tuple[str, str, UwfError | None], ...]
+    outcomes: tuple[Outcome, ...]
 
     @property
     def done(self) -> int:
-        return sum(why is None for _, _, why in self.threads)
+        return sum(outcome.why is None for outcome in self.outcomes)
 
 
 class Notes:
@@ -55,8 +71,7 @@ class Notes:
     def __init__(self) -> None:
         self.refused: dict[ThreadId, StartRefused] = {}
         self._commands: dict[ThreadId, CommandNote] = {}
-        self._results: dict[str, BulkResult] = {}
-        self._counted = 0
+        self._results: dict[str, ActionResult] = {}
         self.version = 0
 
     def failed(self) -> list[ThreadId]:
@@ -90,14 +105,13 @@ class Notes:
             _keep(self.refused, thread, refused)
         self.version += (before, refused) != (None, None)
 
-    def put_result(self, result: BulkResult) -> str:
-        """Return the name by which a result is kept."""
-        self._counted += 1
-        name = str(self._counted)
+    def put_result(self, address: str, result: ActionResult) -> str:
+        """Keep a result; return the address of a page with the name by which the page shows it."""
+        name = secrets.token_hex(4)  # an address outlives the server, and must not name another result then
         _keep(self._results, name, result)
-        return name
+        return f"{address}{'&' if '?' in address else '?'}{RESULT}={name}"
 
-    def result(self, name: str) -> BulkResult | None:
+    def result(self, name: str) -> ActionResult | None:
         return self._results.get(name)
 
 

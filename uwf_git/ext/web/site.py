@@ -6,12 +6,13 @@ thread, which limits on expressions need.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -42,6 +43,7 @@ from uwf_git.ext.web.actions import Action, ActionFailed, offered
 from uwf_git.ext.web.bulk import bulk_actions, do_all
 from uwf_git.ext.web.executor import Executor
 from uwf_git.ext.web.forms import Form, parse_form
+from uwf_git.ext.web.notes import RESULT, ActionResult
 from uwf_git.plugin import (
     Head,
     Instance,
@@ -99,8 +101,8 @@ FORMS: tuple[tuple[str, Maker], ...] = (("/start", start.page),)
 _MOVED = frozenset(("tab", "workflow", "author", "since", "search", "status"))
 """Names in the query of the list of threads, which was at `/` before."""
 
-_TYPED = ("answer", "comments", "message", "prompt", "reason")
-"""The fields of forms that somebody thinks about."""
+_TYPED = re.compile("answer|comments|message|prompt|reason|remark|field[0-9]+")
+"""The names of the fields of forms that somebody thinks about."""
 
 
 class Site(NamedTuple):
@@ -155,12 +157,18 @@ def _shown(path: Path) -> str:
 class Shell:
     """What all pages of a site show around their content."""
 
-    def __init__(self, site: Site, tags: events.Tags) -> None:
+    def __init__(self, site: Site, tags: events.Tags, executor: Executor | None = None) -> None:
         self.site = site
+        self.executor = executor
         self.waits = 0
         """How many items the inbox had when it was counted last."""
         self._tags = tags
         self._counted = ""
+
+    def tag(self, address: str) -> str:
+        """Return the tag of a page at an address. Call before making the page."""
+        noted = self.executor.notes.version if self.executor is not None else 0
+        return self._tags.of(f"{address} {noted} {self.waits} {people.person()}")
 
     def known(self, page: Page, tag: str) -> Mapping[str, Any]:
         """Return the template variable `site` of a page with a tag. A page may have counted the inbox."""
@@ -185,10 +193,10 @@ class Shell:
 
 def application(site: Site) -> Starlette:
     tags = events.Tags(site.location, site.known())
-    shell = Shell(site, tags)
     executor = Executor(site.location, site.opened, site.run) if site.write else None
+    shell = Shell(site, tags, executor)
     pages = [*PAGES, *(FORMS if site.write else ())]
-    routes: list[BaseRoute] = [Route(path, _shows(shell, maker, tags, executor)) for path, maker in pages]
+    routes: list[BaseRoute] = [Route(path, _shows(shell, maker)) for path, maker in pages]
     routes += [Route(path, _awaits(shell, maker)) for path, maker in AWAITED]
     routes += output.routes(site.location)
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
@@ -200,13 +208,9 @@ def application(site: Site) -> Starlette:
     return respond
 
 
-def _shows(
-    shell: Shell, maker: Maker, tags: events.Tags, executor: Executor | None
-) -> Callable[[Request], Any]:
+def _shows(shell: Shell, maker: Maker) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
-        position = executor.notes.version if executor is not None else 0
-        state = f"{position} {shell.waits} {people.person()}"
-        tag = tags.of(f"{request.url.path}?{request.url.query} {state}")
+        tag = shell.tag(f"{request.url.path}?{request.url.query}")
         # A reload should correct "5 minutes ago"; a script that polls counts by itself.
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
@@ -220,28 +224,27 @@ def _shows(
                 return Response(status_code=303, headers={"location": str(page.values["location"])})
         except Usage as error:
             page = failed(error, "It cannot be shown")
-        if executor is not None:
-            page = page._replace(values={**page.values, **_notes(executor, page, request)})
-        return _response(shell, page, tag)
+        return _response(shell, _noted(shell, page, request.query_params.get(RESULT, "")), tag)
 
     return show
 
 
-def _notes(executor: Executor, page: Page, request: Request) -> dict[str, object]:
-    """Return a page's values about actions that were performed on this server."""
-    notes: dict[str, object] = {}
+def _noted(shell: Shell, page: Page, result: str) -> Page:
+    """Return a page with the notes about actions that were performed on this server, and a `result` by its name."""
+    if (executor := shell.executor) is None:
+        return page
+    notes: dict[str, object] = {RESULT: executor.notes.result(result)}
     if isinstance(head := page.values.get("head"), Head):
         notes |= {"refused": executor.notes.refused_at(head), "note": executor.notes.command_at(head)}
     if page.template == "inbox.html":
         notes["refusals"] = executor.refusals()
-    elif page.template == "threads.html":
-        notes["done"] = executor.notes.result(request.query_params.get("done", ""))
-    return notes
+    return page._replace(values={**page.values, **notes})
 
 
 def _parse_request(request: Request) -> PageRequest:
-    """Parse a request. Raises Usage for texts that no store or process accepts."""
-    query = tuple(request.query_params.multi_items())
+    """Parse a request, without the name of a result, which no link of its page takes along. Raises Usage for texts that
+    no store or process accepts."""
+    query = tuple(pair for pair in request.query_params.multi_items() if pair[0] != RESULT)
     if any(
         "\0" in part for part in (*request.path_params.values(), *(item for pair in query for item in pair))
     ):
@@ -291,15 +294,36 @@ def _does(shell: Shell, do: Callable[[Request, Form], Awaitable[str]]) -> Callab
             form = parse_form(await request.body())
             address = await do(request, form)
         except Exception as error:
-            back = page_addresses.thread(request.path_params["thread"]) if request.path_params else ""
-            if "then" in form.fields and back:
-                back = f"/?{urlencode({'at': request.path_params['thread']})}"
-            typed = [form.text(name) for name in _TYPED if name in form.fields]
-            page = failed(error, "Not done", back, typed)
-            return _response(shell, respond(shell.site, lambda *_: page, PageRequest({})))
+            return _refused(shell, request, form, error)
         return Response(status_code=303, headers={"location": address})
 
     return act
+
+
+def _refused(shell: Shell, request: Request, form: Form, error: Exception) -> Response:
+    """Return the page that a form was on, as it is now, which says why nothing was done. A script keeps what was typed
+    itself, and shows the page at its own address."""
+    typed = [form.text(name) for name in form.fields if _TYPED.fullmatch(name)]
+    page = failed(error, "Not done", typed)
+    if (of := request.path_params.get("thread")) is not None and shell.executor is not None:
+        is_inbox, name = "then" in form.fields, request.url.path.rpartition("/")[2]
+        place = (
+            inbox.item_address(of, form.fields.get("request", "")) if is_inbox else page_addresses.thread(of)
+        )
+        outcome = shell.executor.outcome(of, form, error)
+        address = shell.executor.notes.put_result(place, ActionResult(name, False, (outcome,)))
+        tag, query = shell.tag(address), parse_qsl(address.partition("?")[2])
+        shown = respond(
+            shell.site, inbox.page if is_inbox else thread.page, PageRequest({"id": of}, query[:-1])
+        )
+        if shown.status == 200:
+            shown = _noted(shell, shown, query[-1][1])
+            values = {**shown.values, "typed": () if "hx-request" in request.headers else typed}
+            status = 409 if outcome.news else page.status
+            response = _response(shell, shown._replace(values=values, status=status), tag)
+            response.headers["hx-replace-url"] = address
+            return response
+    return _response(shell, respond(shell.site, lambda *_: page, PageRequest({})))
 
 
 def respond(site: Site, maker: Maker, request: PageRequest) -> Page:
@@ -320,15 +344,15 @@ def sections(instance: Instance) -> list[tuple[str, str]]:
     return [(pages.title, next(iter(pages.makers))) for pages in extensions.pages() if refs(pages.refs)]
 
 
-def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:
-    """Return an error page with a link `back` and what was `typed`."""
+def failed(error: Exception, title: str, typed: Sequence[str] = ()) -> Page:
+    """Return an error page with what was `typed`."""
     failure = describe_failure(error)
     if failure.code == "internal":
         sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
     status = (
         error.status if isinstance(error, ActionFailed) else page_addresses.STATUS.get(failure.status, 500)
     )
-    return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
+    return Page("failure.html", title, {"failure": failure, "typed": typed}, status)
 
 
 def _response(shell: Shell, page: Page, tag: str = "") -> Response:
