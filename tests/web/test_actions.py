@@ -522,3 +522,30 @@ def test_whose_target_has_moved_on_is_told_by_whom_on_the_page_of_the_form(
     boxes = {"thread": f"{asking} {head[asking]}"}
     listed = running.get(running.post("/threads/retry", data=boxes).headers["location"]).text
     assert "Ann answered blue" in listed and "nothing was done" in listed
+
+
+def test_a_retry_from_the_inbox_tells_what_goes_on(
+    running: httpx.Client, uwf: Uwf, script: Callable[[str, str], Path]
+) -> None:
+    uwf("workflow", "put", write("fails.yaml", FAILS))
+    uwf("config", "set", "defaultAgent", "uwf-exec echo {}")
+    failed = uwf("thread", "start", "fails", "-p", "It fails").json["thread"]
+    uwf("thread", "step", failed, check=None)
+    other = uwf("thread", "start", "fails", "-p", "It broke").json["thread"]
+    breaks = script("breaks", "import sys\nsys.exit('it broke')\n")
+    uwf("thread", "step", other, "--agent", breaks, check=6)
+    form = {"head": _head(uwf, failed), "then": other}
+    address = running.post(f"/thread/{failed}/retry", data=form).headers["location"]
+    assert re.fullmatch(rf"/\?at={other}&done=\w+", address)
+    page = running.get(address).text
+    fork = next(
+        item["thread"]
+        for item in uwf("thread", "list", "--all").json
+        if item["thread"] not in (failed, other)
+    )
+    assert f'Retry started:</strong> <a href="/thread/{failed}">It fails</a>' in page
+    assert f'as the fork <a href="/thread/{fork}">' in page
+    assert "done=" not in page.partition("<main")[2]
+    form = {"head": _head(uwf, other), "then": "-"}
+    shown = running.get(running.post(f"/thread/{other}/retry", data=form).headers["location"]).text
+    assert f'Retry started:</strong> <a href="/thread/{other}">It broke</a></p>' in shown

@@ -73,13 +73,19 @@ class ActionTarget(NamedTuple):
 
 class Action(NamedTuple):
     """An action at `/thread/ID/<name>`. `moves`: it applies to the head that the page showed; `runs`: agents
-    work, without waiting; `summary`: the function of an extension that words the result of its command."""
+    work, without waiting; `summary`: the function of an extension that words the result of its command; `own_label`:
+    what its button says, "" for its name."""
 
     name: str
     request: Callable[[ActionTarget, Form], ActionRequest]
     moves: bool = False
     runs: bool = False
     summary: str = ""
+    own_label: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.own_label or self.name.capitalize()
 
     @property
     def path(self) -> str:
@@ -240,7 +246,7 @@ def _of_extension(row: ThreadAction) -> Action:
     def request(at: ActionTarget, _form: Form) -> ActionRequest:
         return ActionRequest((*row.argv, "--", at.thread))
 
-    return Action(row.name, request, moves=True, runs=True, summary=row.summary)
+    return Action(row.name, request, moves=True, runs=True, summary=row.summary, own_label=row.label)
 
 
 ACTIONS = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.ext.web import inbox, people
 from uwf_git.ext.web.actions import Action, ActionFailed, ActionRequest, ActionTarget, run_request
 from uwf_git.ext.web.forms import Form
-from uwf_git.ext.web.notes import CommandNote, Notes, Outcome, StartRefused
+from uwf_git.ext.web.notes import ActionResult, CommandNote, Notes, Outcome, StartRefused
 from uwf_git.ext.web.runner import Runner, Work
 from uwf_git.ext.web.start import start_request
 from uwf_git.plugin import (
@@ -95,7 +95,11 @@ class Executor:
                 # Of two that begin at once, the lock would tell of both that they have begun.
                 with nullcontext() if action.summary else self._begins(at.thread):
                     await self._runner.run(request, work)
-            return inbox.next_address(after, following)
+            address = inbox.next_address(after, following)
+            if not (action.runs and following) or after in self.notes.failed():
+                return address
+            outcome = Outcome(at.thread, at.head.row.title or at.thread, after=after)
+            return self.notes.put_result(address, ActionResult(action.label, True, (outcome,)))
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), perform)
 

@@ -45,12 +45,13 @@ class CommandNote(NamedTuple):
 
 class Outcome(NamedTuple):
     """What an action came to for a thread of a `title`: `why` it was not done, or None, and the `news` of the thread
-    since the page showed it, as `thread_news` returns them."""
+    since the page showed it, as `thread_news` returns them. `after` is the thread that goes on, itself or a fork."""
 
     thread: str
     title: str
     why: Failure | None = None
     news: Mapping[str, Any] | None = None
+    after: str = ""
 
 
 class ActionResult(NamedTuple):
