@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from uwf_git.base.errors import Invalid
+from uwf_git.engine.kit import answer as answer_reader
 from uwf_git.engine.kit.answer import Answer, parse_answer
 from uwf_git.engine.kit.coerce import coerce, natural
 from uwf_git.engine.kit.context import Reply
@@ -562,6 +565,81 @@ def test_what_is_rendered_reads_back_as_it_was(value: dict[str, Any], strict: bo
 def test_what_is_valid_is_not_changed(value: dict[str, Any]) -> None:
     value = normalise(value)
     assert coerce(value, Schema(schema_of(value))) == value
+
+
+BEGINNINGS = (
+    "[000001] works on it\n",
+    "[12:30:01] works on it\n",
+    "[x] works on it\n",
+    '["a" works on it\n',
+    "[1] works on it\n",
+    "{works on it\n",
+    '{"a": works on it\n',
+    '{"a": {\n\n',
+    "[\n\n",
+    "[1,\n\n",
+    "[" + "1," * 500 + "\n\n",
+    "[" * 2000 + "\n",
+    '{"a":' * 2000 + "\n",
+    '{"a": 1, "a": 2}\n',
+    '["' + "x" * 5000 + "\n",
+    "---\nworks on it\n",
+    "```\nworks: on it\n```\n",
+)
+
+
+@pytest.mark.parametrize("line", BEGINNINGS)
+def test_what_begins_like_json_hides_neither_the_answer_after_it_nor_that_there_is_none(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_reader, "_FREE_READ", 10_000)
+    log = line * (60_000 // len(line))
+    assert read(f'{log}\n{{"approved": true}}\n') == {"approved": True}
+    usual = (NO_BLOCK, "the block of fields is not YAML", "the JSON in line 1 of the answer: an object has")
+    assert answered(log).problem.startswith(usual)
+
+
+def test_a_long_log_with_counters_in_brackets_is_read_like_a_short_one() -> None:
+    log = "".join(f"[{number:06}] works on it\n" for number in range(100_000))
+    assert judge_printed(log, WANTED) is None
+    verdict = judge_printed(f'{log}{{"approved": true}}\n', WANTED)
+    assert verdict is not None and verdict.output == {"approved": True}
+
+
+class Counter:
+    """A JSON decoder that counts the characters which it reads at most."""
+
+    def __init__(self, decoder: json.JSONDecoder) -> None:
+        self._decoder = decoder
+        self.count = 0
+
+    def raw_decode(self, text: str, start: int) -> tuple[Any, int]:
+        try:
+            value, end = self._decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            self.count += error.pos - start
+            raise
+        except (RecursionError, Invalid):
+            self.count += len(text) - start
+            raise
+        self.count += end - start
+        return value, end
+
+    def decode(self, text: str) -> Any:
+        return self._decoder.decode(text)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(BEGINNINGS), st.integers(1, 20)), min_size=1, max_size=3))
+def test_the_work_on_what_begins_like_json_grows_as_its_length_does(log: list[tuple[str, int]]) -> None:
+    text = "".join(line * (count * 4000 // len(line) + 1) for line, count in log)
+    with pytest.MonkeyPatch.context() as patch:
+        counter = Counter(answer_reader._DECODER)
+        patch.setattr(answer_reader, "_DECODER", counter)
+        patch.setattr(answer_reader, "_FREE_READ", 10_000)
+        assert read(f'{text}\n\n{{"approved": true}}\n') == {"approved": True}
+    # In vain from the beginning and from the end, and what is read from ever larger windows.
+    assert counter.count < 12 * len(text) + 100_000
 
 
 pieces = st.sampled_from(

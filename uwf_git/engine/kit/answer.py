@@ -7,6 +7,7 @@ schema. Text is never read halfway: a block without its closing line, broken JSO
 or is called an example is no answer, and two answers that disagree are none.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,9 +21,11 @@ from uwf_git.format.node import unique_keys
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.yaml12 import load, with_comments
 
-_MOST_PLACES = 200  # blocks, or broken objects, that are read in one answer
-_MOST_READ = 20_000_000  # characters that may be read as JSON in vain
-_LEAST_READ = 1000  # the least count for each place
+_MOST_BLOCKS = 200  # that are read in one answer: of more the first and the last half
+_MOST_READ = 3  # characters that may be read as JSON in vain, for each one of the text
+_FREE_READ = 1_000_000  # and for any text
+_LEAST_READ = 32  # the least count for each place
+_WINDOW = 1024  # characters from which JSON is read first
 
 # Both for lines without trailing spaces, which would make matching them quadratic.
 _FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([\w.+-]*)"
@@ -55,7 +58,6 @@ _CALLED_EXAMPLE = (
 )
 NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
 NO_END = "the block of fields has no closing line of ---"
-TOO_MANY = "it has too many places where JSON may begin, or a block, and was not read to its end"
 _DECODER = json.JSONDecoder(
     parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=unique_keys
 )
@@ -91,14 +93,19 @@ class Candidate(NamedTuple):
     problem: str
     regular: bool
     example: bool
-    body: str
+    around: Callable[[], str] = str
     comments: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> str:
+        """The report around the fields."""
+        return self.around().strip("\n").rstrip()
 
 
 class _Place(NamedTuple):
     line: int
     sources: Sequence[str]
-    body: Callable[[], str]
+    around: Callable[[], str]
     read: Callable[[str, int], tuple[Any, tuple[str, ...]]]
     regular: bool
     problem: str = ""
@@ -137,11 +144,7 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
     problem = ""
     for candidate in candidates(clean, accepts):
         if candidate.problem:
-            meant = (
-                candidate.source.startswith("{")
-                or re.match(_MEANT, candidate.source)
-                or candidate.problem == TOO_MANY
-            )
+            meant = candidate.source.startswith("{") or re.match(_MEANT, candidate.source)
             if candidate.regular and not problem and meant and not candidate.example:
                 problem = candidate.problem
             continue
@@ -150,14 +153,13 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
             continue
         output = outputs.get(id(fields))
         fit = output is not None and output is not False
-        answer = Answer(fields, candidate.body, "", candidate.comments)
         if candidate.example:
             if fit and not problem:
                 problem = f"what fits in line {candidate.line} is within reasoning, or called an example"
             continue
         if fit and (candidate.regular or own is None or any(map(own, fields))):
             if chosen is None:
-                chosen = output, answer
+                chosen = output, _answer(candidate)
             elif output != chosen[0] and own is not None and all(map(own, fields)) and fields:
                 return Answer(None, chosen[1].body, disagree((taken[0].line, candidate.line)))
             if output == chosen[0]:
@@ -165,12 +167,16 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
             if own is None:
                 break
         if regular is None and candidate.regular:
-            regular = answer
+            regular = _answer(candidate)
             if fits is None:
                 break
     if chosen is not None:
         return chosen[1]._replace(line=taken[0].line, rest=without(clean, taken))
     return regular or Answer(None, clean.strip("\n").rstrip(), problem or NO_BLOCK)
+
+
+def _answer(candidate: Candidate) -> Answer:
+    return Answer(candidate.value, candidate.body, "", candidate.comments)
 
 
 def without(text: str, taken: Iterable[Candidate]) -> str:
@@ -200,12 +206,17 @@ def is_cut(source: str) -> bool:
     try:
         _DECODER.raw_decode(source)
     except json.JSONDecodeError as error:
-        return error.msg.startswith("Unterminated") or bool(
-            re.fullmatch(r"[\s,]*[\w.+\\-]{0,20}\s*", source[error.pos : error.pos + 1000])
-        )
+        return _needs_more(source, error)
     except (ValueError, RecursionError, Invalid):
         pass
     return False
+
+
+def _needs_more(source: str, error: json.JSONDecodeError) -> bool:
+    """Return whether JSON could not be read because its text ends."""
+    return error.msg.startswith("Unterminated") or bool(
+        re.fullmatch(r"[\s,]*[\w.+\\-]{0,20}\s*", source[error.pos : error.pos + 1000])
+    )
 
 
 def disagree(lines: Sequence[int]) -> str:
@@ -245,25 +256,24 @@ def _visible(
         return
     lines, before = text.split("\n"), None if raw is None else raw.split("\n")
     top = next(number for number, line in enumerate(lines) if line.strip())
-    count = 0
-    for place in _places(text, lines, top):
-        if not place.problem and place.line - 1 > top and not any(map(concerns, place.sources)):
-            continue
-        count += place.read is _yaml or bool(place.problem)
-        if count > _MOST_PLACES:
-            yield Candidate(place.line, "", None, TOO_MANY, True, False, "")
-            return
+
+    def is_wanted(place: _Place) -> bool:
+        return bool(place.problem) or place.line - 1 <= top or any(map(concerns, place.sources))
+
+    blocks = [*filter(is_wanted, _blocks(lines, top))]
+    if len(blocks) > _MOST_BLOCKS:
+        del blocks[_MOST_BLOCKS // 2 : -_MOST_BLOCKS // 2]
+    for place in itertools.chain(blocks, filter(is_wanted, _json_places(lines))):
         first = place.line - 1
         example = _is_example(lines, top, first)
         height = place.sources[0].count("\n") + 1
-        written = lines if before is None else before
         inside = range(first + 1, min(first + height, len(lines)))
-        if first < len(lines) and (
-            not written[first].endswith(lines[first])
-            or any(written[number] != lines[number] for number in inside)
+        if before is not None and (
+            not before[first].endswith(lines[first])
+            or any(before[number] != lines[number] for number in inside)
         ):
             problem = f"reasoning stands among the fields in line {place.line} of the answer"
-            yield Candidate(place.line, place.sources[0], None, problem, place.regular, example, "")
+            yield Candidate(place.line, place.sources[0], None, problem, place.regular, example)
             continue
         candidate = _candidate(place, accepts, example)
         if candidate.value is not None or not place.guess:
@@ -286,9 +296,8 @@ def _candidate(place: _Place, accepts: Callable[[Any], bool], example: bool) -> 
             break
     source = place.sources[0]
     if first is None:
-        return Candidate(place.line, source, None, problem, place.regular, example, "")
-    body = place.body().strip("\n").rstrip()
-    return Candidate(place.line, source, first[0], "", place.regular, example, body, first[1])
+        return Candidate(place.line, source, None, problem, place.regular, example)
+    return Candidate(place.line, source, first[0], "", place.regular, example, place.around, first[1])
 
 
 def _without_reasoning(text: str) -> tuple[str, list[tuple[int, int]]]:
@@ -338,7 +347,8 @@ def _is_example(lines: list[str], top: int, start: int) -> bool:
     return False
 
 
-def _places(text: str, lines: list[str], top: int) -> Iterator[_Place]:
+def _blocks(lines: list[str], top: int) -> Iterator[_Place]:
+    """Yield the blocks between rules and fences."""
     rules = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
     closing = -1
     for start in rules:
@@ -365,37 +375,91 @@ def _places(text: str, lines: list[str], top: int) -> Iterator[_Place]:
     if rules and rules[0] > top:
         below = partial(_around, lines, top, rules[0] + 1)
         yield _Place(top + 1, _as_written_and_quoted(lines[top : rules[0]]), below, _yaml, False, guess=True)
-    unclosed = fences[-1][0] if fences and fences[-1][1] is None else len(lines)
-    yield from _json_places(_joined(lines[:unclosed]), lines[:unclosed])
 
 
-def _json_places(text: str, lines: list[str]) -> Iterator[_Place]:
-    """Yield the objects and lists that begin on a line, with nothing behind them on their last one."""
-    end, line, counted, vain = 0, 1, 0, 0
-    for opening in re.finditer(_OPENS, text):
+def _json_places(lines: list[str]) -> Iterator[_Place]:
+    """Yield the objects and lists that begin on a line, with nothing behind them on their last one. Of a text in which
+    too much is read in vain the last ones are read, since an answer ends its text."""
+    fences = _fences(lines)
+    if fences and fences[-1][1] is None:
+        lines = lines[: fences[-1][0]]
+    text = _joined(lines)
+    size, most = len(text.rstrip()), _FREE_READ + _MOST_READ * len(text)
+    openings = re.finditer(_OPENS, text)
+    end, line, counted, paragraph = 0, 1, 0, 0
+    for opening in openings:
         start = opening.end()
-        if start < end or re.compile(_WITHIN).search(text, max(0, opening.start() - 200), opening.end()):
+        if start < end or _is_part(text, opening):
             continue
         line, counted = line + text.count("\n", counted, start), start
-        if vain > _MOST_READ:
-            yield _Place(line, ("",), str, _json, True, TOO_MANY)
-            return
+        stop, error = _read_json(text, opening)
+        if error is None and _ends_line(text, stop):
+            end = stop
+            yield _json_place(text, lines, line, start, stop)
+            continue
+        most -= _LEAST_READ + stop - opening.start()
+        if error is not None and (text[start] == "{" or re.compile(_LIST).match(text, start)):
+            is_first = start >= paragraph
+            if is_first:
+                blank = text.find("\n\n", start)
+                paragraph = blank if blank >= 0 else len(text)
+            # The first broken place of a paragraph has all of it, so the others don't need it.
+            source = text[start : min(start + MAX_BYTES if is_first else stop + _WINDOW, paragraph)]
+            problem = _broken(error, size - opening.start(), line, line - 1)
+            yield _Place(line, (source,), str, _json, False, problem)
+        if most < 0:
+            yield from _last_json_places(text, lines, [*openings])
+
+
+def _last_json_places(text: str, lines: list[str], openings: Sequence[re.Match[str]]) -> Iterator[_Place]:
+    most = _FREE_READ + _MOST_READ * len(text)
+    spans: list[tuple[int, int]] = []
+    for opening in reversed(openings):
+        if most < 0:
+            break
+        if _is_part(text, opening):
+            continue
+        stop, error = _read_json(text, opening)
+        most -= _LEAST_READ + stop - opening.start()
+        if error is None and _ends_line(text, stop):
+            while spans and spans[-1][0] < stop:
+                spans.pop()
+            spans.append((opening.end(), stop))
+    line, counted = 1, 0
+    for start, stop in reversed(spans):
+        line, counted = line + text.count("\n", counted, start), start
+        yield _json_place(text, lines, line, start, stop)
+
+
+def _json_place(text: str, lines: list[str], line: int, start: int, stop: int) -> _Place:
+    last = line + text.count("\n", start, stop)
+    return _Place(line, (text[start:stop],), partial(_around, lines, line - 1, last), _json, False)
+
+
+def _is_part(text: str, opening: re.Match[str]) -> bool:
+    """Return whether a place is within a larger value."""
+    return re.compile(_WITHIN).search(text, max(0, opening.start() - 200), opening.end()) is not None
+
+
+def _ends_line(text: str, at: int) -> bool:
+    stop = text.find("\n", at)
+    return not text[at : stop if stop >= 0 else len(text)].strip(" \t,;")
+
+
+def _read_json(text: str, opening: re.Match[str]) -> tuple[int, Exception | None]:
+    """Return where JSON ends, or up to where it was read, and why no further. It is read from windows of the text: an
+    error counts the lines of all that is before it, and is no error of the text if a window's end caused it."""
+    begin, size = opening.start(), opening.end() - opening.start() + _WINDOW
+    while True:
+        window = text[begin : begin + size]
         try:
-            _, after = _DECODER.raw_decode(text, start)
+            return begin + _DECODER.raw_decode(window, opening.end() - begin)[1], None
+        except json.JSONDecodeError as error:
+            if begin + size >= len(text) or not _needs_more(window, error):
+                return begin + error.pos, error
         except (ValueError, RecursionError, Invalid) as error:
-            vain += max(_LEAST_READ, getattr(error, "pos", start) - start)
-            if text[start] == "{" or re.compile(_LIST).match(text, start):
-                stop = text.find("\n\n", start)
-                source = text[start : stop if stop >= 0 else len(text)][:MAX_BYTES]
-                yield _Place(line, (source,), str, _json, False, _broken(error, len(text.rstrip()), line, 0))
-            continue
-        stop = text.find("\n", after)
-        if text[after : stop if stop >= 0 else len(text)].strip(" \t,;"):
-            vain += max(_LEAST_READ, after - start)
-            continue
-        end = after
-        last = line + text.count("\n", start, after)
-        yield _Place(line, (text[start:after],), partial(_around, lines, line - 1, last), _json, False)
+            return begin + len(window), error
+        size *= 4
 
 
 def _fences(lines: list[str]) -> list[tuple[int, int | None, str]]:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
-from uwf_git.engine.kit.answer import TOO_MANY, Candidate, candidates, cleaned
+from uwf_git.engine.kit.answer import Candidate, candidates, cleaned
 from uwf_git.engine.kit.candidate import Verdict, built, reads_all
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note
@@ -93,8 +93,6 @@ def _found(text: str, schema: Schema) -> Verdict:
     first: Verdict | None = None
     outputs: dict[str, tuple[int, Verdict]] = {}
     for candidate in candidates(cleaned(text), lambda value: not _verdict(value, schema).problems):
-        if candidate.problem == TOO_MANY:
-            return Verdict(None, _NO_TYPE, (TOO_MANY,))
         if candidate.problem or candidate.value is None or candidate.example:
             continue
         verdict = _verdict_on(candidate, schema)

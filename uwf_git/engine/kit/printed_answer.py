@@ -52,7 +52,7 @@ def judge_printed(
         alone = stands_alone and candidate.regular and not candidate.problem and accepts(candidate.value)
         if candidate.example:
             examples = examples or (candidate.line if could_be else 0)
-        elif candidate.value is None and (could_be or not candidate.source):
+        elif candidate.value is None and could_be:
             return refused(candidate.line, candidate.problem or "it holds fields that are no mapping")
         elif alone or could_be:
             verdict = check(candidate.value, candidate.body)
