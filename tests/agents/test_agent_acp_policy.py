@@ -194,6 +194,41 @@ def test_no_title_stands_for_an_input_in_which_no_command_is_found(given: object
         assert not granted({"kind": "other", **call}, tmp_path, "*:echo *")
 
 
+@pytest.mark.parametrize(
+    ("beside", "is_granted"),
+    [
+        ({}, True),
+        ({"description": "greets", "timeout": 3, "env": {}, "args": None}, True),
+        ({"cwd": "@"}, True),
+        ({"workingDirectory": "@/src", "call_id": "1", "parsed_cmd": [{"type": "unknown"}]}, True),
+        ({"dir_path": "src"}, True),
+        ({"cwd": "/"}, False),
+        ({"workdir": ".."}, False),
+        ({"directory": "@/../x"}, False),
+        ({"cwd": ["@"]}, False),
+        ({"env": {"PATH": "/evil"}}, False),
+        ({"environment": ["LD_PRELOAD=/evil.so"]}, False),
+        ({"shell": "/evil/sh"}, False),
+        ({"stdin": "rm x"}, False),
+        ({"new": True}, False),
+    ],
+)
+def test_a_rule_for_a_command_grants_it_only_bare_and_in_the_working_directory(
+    beside: dict[str, object], is_granted: bool, tmp_path: Path
+) -> None:
+    given = json.loads(json.dumps({"command": "make test", **beside}).replace("@", str(tmp_path)))
+    for kind in ("execute", "other"):
+        call = {"kind": kind, "title": "make test", "rawInput": given}
+        assert granted(call, tmp_path, "*:make *") is is_granted
+    words = {"kind": "execute", "title": "make test", "rawInput": given | {"command": ["make", "test"]}}
+    assert granted(words, tmp_path, "execute:make test") is is_granted
+
+
+def test_a_list_of_words_with_further_arguments_is_not_the_command_of_a_rule(tmp_path: Path) -> None:
+    call = {"kind": "execute", "title": "ls", "rawInput": {"command": ["ls"], "args": ["/etc"]}}
+    assert not granted(call, tmp_path, "execute:ls")
+
+
 @pytest.mark.parametrize("kind", ["other", "execute", "execute ", " Execute", "", None, "new"])
 def test_the_rules_for_commands_hold_for_titles_of_every_kind(kind: str | None, tmp_path: Path) -> None:
     rules = ("*:echo *", "other:echo *", "ex*:echo *")

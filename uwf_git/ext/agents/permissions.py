@@ -53,6 +53,19 @@ _NAMES_FILE = re.compile(r"(?:^|_)(?:path|file|filename|filepath|folder|dir|dire
 _NAMES_ENDS = frozenset(("source", "destination", "target", "from", "to"))
 _NAMES_COMMAND = frozenset(("command", "commands", "cmd", "script", "code", "argv", "shell"))
 _PLAIN: Mapping[str, type] = {"description": str, "timeout": int}  # beside a command
+_NAMES_CWD = re.compile(r"(?:cwd|work_?dir|(?:working|dir|directory)_?(?:dir|directory|path)|directory|dir)$")
+# What codex tells beside a command without changing it.
+_ABOUT = frozenset(
+    (
+        "call_id",
+        "turn_id",
+        "approval_id",
+        "process_id",
+        "reason",
+        "parsed_cmd",
+        "proposed_execpolicy_amendment",
+    )
+)
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
 _GRANTS = ("allow_once",)  # agents may write permanent grants into their own settings
 _REFUSALS = ("reject_once", "reject_always")
@@ -73,7 +86,8 @@ class Option(NamedTuple):
 class Request(NamedTuple):
     """A permission request. `command` is None if there is none; `paths` are absolute. `unread` is the input
     as JSON if it may have a command or file that isn't understood, so that the title proves nothing, `more` the input
-    if it has anything beside a command or paths."""
+    if it has anything beside a command or paths. `is_bare`: nothing beside the command says how it is run, as an
+    environment or a folder outside of the working directory does."""
 
     kind: str
     title: str
@@ -82,6 +96,7 @@ class Request(NamedTuple):
     options: tuple[Option, ...]
     unread: str = ""
     more: str = ""
+    is_bare: bool = True
 
     @property
     def wish(self) -> PermissionWish:
@@ -117,7 +132,8 @@ def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Reques
     if kind == "execute" and command is None and not unread:
         command = title.strip("`")
     more = _more(call, raw, kind, command)
-    return Request(kind, title, command, paths, tuple(_options(options)), unread, more)
+    is_bare = command is None or not raw or all(_leaves_command(key, raw, folder) for key in raw)
+    return Request(kind, title, command, paths, tuple(_options(options)), unread, more, is_bare)
 
 
 def kind_of(call: Mapping[str, Any]) -> str:
@@ -243,7 +259,7 @@ def _covers(entry: str, request: Request, folder: Path) -> bool:
     if not colon:
         return all(_inside(path, folder) for path in request.paths)
     if request.command is not None:
-        return _command_matches(request.command, what)
+        return request.is_bare and _command_matches(request.command, what)
     if request.paths:
         return all(_path_matches(path, what, folder) for path in request.paths)
     if request.kind in _OF_FILES:
@@ -311,6 +327,14 @@ def _is_plain(key: str, raw: Mapping[str, Any], kind: str, command: str | None) 
     return _is_of_file(key, kind) and all(isinstance(text, str) and "\0" not in text for text in texts)
 
 
+def _leaves_command(key: str, raw: Mapping[str, Any], folder: Path) -> bool:
+    """Return whether a part of an input lets a command do what it does by itself in the working directory."""
+    value, name = raw[key], _snake(key)
+    if isinstance(value, str) and _NAMES_CWD.match(name):
+        return "\0" not in value and _inside(str(folder / value), folder)
+    return value in (None, "", [], {}) or name in _ABOUT or _is_plain(key, raw, "execute", "")
+
+
 def _is_change(item: Any) -> bool:
     return isinstance(item, Mapping) and item.get("type") == "diff"
 
@@ -342,8 +366,12 @@ def _paths(call: Mapping[str, Any], raw: Any, kind: str) -> list[str]:
 
 
 def _is_of_file(key: str, kind: str) -> bool:
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).casefold()
+    name = _snake(key)
     return _NAMES_FILE.search(name) is not None or (kind in _OF_FILES and name in _NAMES_ENDS)
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).casefold()
 
 
 def _options(options: Any) -> list[Option]:
