@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ASKS, write
-from commands import alive, begin, git, wait_for
+from commands import alive, begin, git, wait_for, wait_until
 from conftest import Uwf
 from steering_agents import TALKER
 
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
 from uwf_git.store.layout import PAUSED
 
 
@@ -28,6 +30,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, object]]
     out, err = process.communicate(timeout=60)
     error = json.loads(err.splitlines()[-1])["error"] if err else {}
     return process.returncode, [json.loads(line) for line in out.splitlines()], error
+
+
+def is_shown(thread: str, line: bytes) -> bool:
+    return line in Instance.open().runs.printed(ThreadId(thread))[1]
 
 
 def pauses(root: Path) -> str:
@@ -104,12 +110,10 @@ def test_a_step_of_an_agent_within_the_engine_is_ended_and_kept_too(uwf: Uwf, th
 def test_what_a_command_had_printed_is_kept_if_it_is_interrupted(
     uwf: Uwf, thread: str, way: str, config: Callable[[str], Path]
 ) -> None:
-    loop = (
-        "i=0; while :; do i=$((i+1)); echo tick $i; echo warned $i >&2; echo $$ > printed; sleep 0.05; done"
-    )
+    loop = "i=0; while :; do i=$((i+1)); echo tick $i; echo warned $i >&2; sleep 0.05; done"
     config(f"agents: {{ t: {{ command: uwf-exec, args: [sh, -c, {json.dumps(loop)}] }} }}\ndefaultAgent: t\n")
     running = begin("thread", "run", thread, as_fork=True)
-    wait_for(Path("printed"))
+    wait_until(lambda: is_shown(thread, b"warned"), "those who watch have the lines")
     if way == "ctrl-c":
         running.send_signal(signal.SIGINT)
     else:
@@ -119,6 +123,28 @@ def test_what_a_command_had_printed_is_kept_if_it_is_interrupted(
     (attempt,) = uwf("thread", "attempts", thread).json
     printed = attempt["answer"] + attempt["stdout"]
     assert "tick 1\n" in printed and "warned 1\n" in printed
+    assert uwf("verify").json["findings"] == []
+
+
+@pytest.mark.parametrize("command", ["attempts", "step"])
+def test_what_a_command_had_printed_is_kept_if_its_engine_is_killed(
+    uwf: Uwf, thread: str, command: str, config: Callable[[str], Path]
+) -> None:
+    loop = "echo tick; echo warned >&2; while :; do echo tock; sleep 0.05; done"
+    config(f"agents: {{ t: {{ command: uwf-exec, args: [sh, -c, {json.dumps(loop)}] }} }}\ndefaultAgent: t\n")
+    running = begin("thread", "step", thread)
+    wait_until(lambda: is_shown(thread, b"warned"), "those who watch have the lines")
+    running.kill()
+    running.communicate(timeout=60)
+    wait_until(lambda: not Instance.open().locks.is_held(ThreadId(thread)), "the command is gone")
+    if command == "step":
+        config("agents: { t: { command: uwf-exec, args: [sh, -c, exit 3] } }\ndefaultAgent: t\n")
+        uwf("thread", "step", thread)
+    attempts = uwf("thread", "attempts", thread).json
+    assert attempts == uwf("thread", "attempts", thread).json, "it is recorded once"
+    assert [item["error"] for item in attempts] == ["the step was interrupted"]
+    assert "tick\n" in attempts[0]["stdout"] and "warned\n" in attempts[0]["stdout"]
+    assert len(attempts) == 1
     assert uwf("verify").json["findings"] == []
 
 

@@ -7,12 +7,22 @@ import time
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Killed, NotFound, Oversized, StoreUnwritable, Throttled, UwfError
+from uwf_git.base.errors import (
+    AgentFailed,
+    Busy,
+    Killed,
+    NotFound,
+    Oversized,
+    StoreUnwritable,
+    Throttled,
+    UwfError,
+)
 from uwf_git.base.text import encodable, without_colours
 from uwf_git.engine.performer import SHOWN, AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
 from uwf_git.engine.turn.hooks import Turn, Work
 from uwf_git.engine.turn.worktree import failed_code
+from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import KILLED_NOW, PAUSED_NOW, Attempt, Revision, parse_attempt
 from uwf_git.format.words import FAILED, THROTTLED, TIMEOUT
 from uwf_git.store.history import Head
@@ -38,7 +48,7 @@ def finished_work(work: Work, is_judged: bool = True) -> AgentResult | None:
             if is_judged:
                 return None  # the next agent may be the one that gave it
         elif not runs.notes(work.thread):
-            _keep_files(work, AgentResult(agent=order.name))
+            _keep_traces(work, AgentResult(agent=order.name))
             return None
         result = AgentResult(error=AgentFailed(_INTERRUPTED))
         log.info("P1DTS74H", "finds what was said before the last run was interrupted", agent=order.name)
@@ -108,9 +118,9 @@ def _printed(work: Work) -> str:
     return without_colours(data.decode("utf-8", "replace"))[-SHOWN:]
 
 
-def _keep_files(work: Work, result: AgentResult) -> None:
-    """Keep the files of an agent that was killed before it said anything, if it changed any."""
-    if (code := failed_code(work)) is not None:
+def _keep_traces(work: Work, result: AgentResult) -> None:
+    """Keep the files and the lines of an agent that was killed before it had a turn, if there are any."""
+    if (code := failed_code(work)) is not None or _printed(work).strip():
         keep(work, result, AgentFailed(_INTERRUPTED), once=True, code=code)
 
 
@@ -174,6 +184,19 @@ def record_leftovers(instance: Instance, head: Head, reason: str = KILLED_NOW) -
         raise
     except UwfError as error:
         log.warning("R6GT1MZ8", "what was left behind isn't kept: {error}", error=error.message)
+
+
+def record_interrupted(instance: Instance, thread: ThreadId) -> None:
+    """Record the work of an agent whose engine was killed as a failed attempt, for those who ask for it before the next
+    step does. Answers that this step may take over are left, as is all while somebody works on the thread or the store
+    cannot be written to. May move `refs/uwf/attempts/<ULID>`."""
+    runs = instance.runs
+    order = runs.read_order(thread)
+    if order is None or runs.read_report(thread) is not None or runs.answers(thread, order):
+        return
+    with contextlib.suppress(Busy, NotFound, StoreUnwritable), instance.locks.hold(thread):
+        if runs.read_report(thread) is None and not runs.answers(thread, order):
+            record_leftovers(instance, instance.threads.active_head(thread), _INTERRUPTED)
 
 
 def was_killed(instance: Instance, head: Head, kept: bool = False) -> Killed:

@@ -468,13 +468,15 @@ _DETAILS = Record(
 def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Everything the agents wrote is kept.
 
-    JSON has the end of the answer and of the output beside it.
+    JSON has the end of the answer and of the output beside it. What a killed step left is recorded first.
     """
     from uwf_git.api.cockpit.step import answer_of_attempt
+    from uwf_git.engine.unfinished import record_interrupted
 
-    instance = invocation.instance
+    instance, wanted = invocation.instance, find_thread(invocation, thread)
+    record_interrupted(instance, wanted)
     rows = []
-    for attempt in instance.attempts.all(find_thread(invocation, thread)):
+    for attempt in instance.attempts.all(wanted):
         fields = attempt._asdict()
         code = {} if attempt.code is None else {"code": attempt.code.payload()}
         resets = {} if attempt.resets_at is None else {"resetsAt": iso(attempt.resets_at)}
