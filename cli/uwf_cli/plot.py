@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
@@ -110,26 +111,28 @@ _LABEL = 90  # pixels between two names below the axis
 _COLUMN = 44
 
 
-def stacks_drawing(title: str, stacks: Sequence[Stack], text: Callable[[float], str]) -> str:
-    """Return two elements, as `bars_drawing`, of columns on one axis, such as days; `text` formats a value."""
+def stacks_drawing(title: str, stacks: Sequence[Stack], text: Callable[[float, int], str]) -> str:
+    """Return two elements, as `bars_drawing`, of columns on one axis, such as days. `text` formats a value with the
+    decimals that tell the marks of the axis apart."""
     wide, narrow = (_stacks(stacks, size, text) for size in (_STACKS, _STACKS_NARROW))
     return _elements(title, stacks, wide, narrow)
 
 
-def _stacks(stacks: Sequence[Stack], size: tuple[int, int], text: Callable[[float], str]) -> _Drawn:
+def _stacks(stacks: Sequence[Stack], size: tuple[int, int], text: Callable[[float, int], str]) -> _Drawn:
     width, height = size
     step = _round((max((sum(stack.parts) for stack in stacks), default=0.0) or 1.0) / _GRID)
     marks = [step * line for line in range(_GRID + 1)]
     highest = marks[-1]
-    left = round(max(map(_wide, map(text, marks)))) + 8
+    labels = [text(mark, _decimals(step)) for mark in marks]
+    left = round(max(map(_wide, labels))) + 8
     bottom = height - _EDGE
     room, rise = (width - left) / max(len(stacks), 1), bottom - _BARE
     lines = []
-    for mark in marks:
+    for mark, label in zip(marks, labels, strict=True):
         y = round(bottom - rise * mark / highest, 1)
         lines.append(f'  <line class="axis" x1="{left}" y1="{y:g}" x2="{width}" y2="{y:g}"/>')
         lines.append(
-            f'  <text class="note" x="{left - 6}" y="{y + 4:g}" text-anchor="end">{_xml(text(mark))}</text>'
+            f'  <text class="note" x="{left - 6}" y="{y + 4:g}" text-anchor="end">{_xml(label)}</text>'
         )
     every = max(1, round(_LABEL / room))
     for number, stack in enumerate(stacks):
@@ -151,6 +154,11 @@ def _round(value: float) -> float:
     """Return the next larger number that is 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(power * factor for factor in (1, 2, 2.5, 5, 10) if value <= power * factor * (1 + 1e-9))
+
+
+def _decimals(step: float) -> int:
+    exponent = Decimal(f"{step:.2g}").normalize().as_tuple().exponent
+    return max(0, -int(exponent))
 
 
 def _document(title: str, note: str, drawn: _Drawn) -> str:

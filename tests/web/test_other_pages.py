@@ -23,6 +23,8 @@ from suite_bench import Bench
 from workflows import opened
 
 from uwf_git.ext.evaluation.suite import Additions, Suites
+from uwf_git.ext.web.stats import axis_text
+from uwf_git.plugin import charts
 
 
 @pytest.fixture
@@ -170,6 +172,16 @@ def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tu
         assert wrong.status_code == 400 and "neither a day nor a duration" in wrong.text
         assert 'value="never"' in wrong.text and "Nothing was spent" not in wrong.text
     assert client.get("/stats?by=moon").status_code == 400
+
+
+@pytest.mark.parametrize("highest", [0.00003, 0.0002, 0.04, 0.7, 3, 8, 9_000, 400_000])
+@pytest.mark.parametrize("unit", ["cost", "seconds", "tokens"])
+def test_marks_of_the_chart_are_told_apart(highest: float, unit: str) -> None:
+    total = {"cost": highest if unit == "cost" else None, "input": 1 if unit == "tokens" else None}
+    chart = charts.stacks_drawing("spent", [charts.Stack("monday", [highest], "")], axis_text(total))
+    wide, _ = chart.split("</svg>\n")
+    marks = re.findall(r'text-anchor="end">([^<]+)<', wide)
+    assert len(marks) == len(set(marks)) == 5
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -110,7 +110,7 @@ def _over_time(value: Mapping[str, Any], days: Sequence[str], by: str) -> tuple[
             parts[place] += measure_spending(part, total)[0] or 0.0
         stacks.append(charts.Stack(name, parts, measure_spending(day, total)[1] if day else "nothing"))
     unit = spending_unit(total)
-    return series, Markup(charts.stacks_drawing(f"{unit} by day and {by}", stacks, _axis(total)))
+    return series, Markup(charts.stacks_drawing(f"{unit} by day and {by}", stacks, axis_text(total)))
 
 
 def _every_day(days: Sequence[str], span: tuple[float | None, float | None]) -> list[str]:
@@ -131,10 +131,13 @@ def _day(moment: float) -> date:
     return datetime.fromtimestamp(moment, UTC).date()
 
 
-def _axis(total: Mapping[str, Any]) -> Any:
+def axis_text(total: Mapping[str, Any]) -> Callable[[float, int], str]:
+    """Return what formats a mark of the axis with some decimals, in the unit of sums."""
     if total["cost"] is not None:
-        return lambda value: f"${value:,.2f}"
-    return duration_text if total["input"] is None else lambda value: f"{value:,.0f}"
+        return lambda value, decimals: f"${value:,.{max(decimals, 2)}f}"
+    if total["input"] is None:
+        return lambda value, decimals: f"{value:.{decimals}f}s" if decimals else duration_text(value)
+    return lambda value, decimals: f"{value:,.{decimals}f}"
 
 
 def _link(by: str, name: str | None) -> str:
