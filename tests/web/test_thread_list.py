@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 import time
 
 import httpx
@@ -129,15 +131,32 @@ def test_a_role_that_a_human_plays_waits_on_the_pages_as_in_the_inbox(
     keep_picture(browser_page, "for-you")
 
 
+def test_a_filter_says_how_it_is_saved_as_a_view(client: httpx.Client, uwf: Uwf, thread: str) -> None:
+    line = "--status idle --since 2d"
+    page = client.get("/threads", params={"q": line}).text
+    command = html.unescape(
+        page.partition("Save this view: ")[2].partition('<code class="command">')[2].partition("</code>")[0]
+    )
+    uwf(*shlex.split(command.replace("NAME", "mine-too"))[1:])
+    page = client.get("/threads", params={"q": line}).text
+    assert ">mine-too</a>" in page and "Save this view" not in page
+    assert "Save this view" not in client.get("/threads").text
+
+
 def test_a_fan_out_is_one_row_that_opens(serve: Serve, browser_page: Page, uwf: Uwf) -> None:
     uwf("workflow", "put", write("audit.yaml", audit()))
-    thread = uwf("thread", "start", "audit", "-p", "Audit it").json["thread"]
+    thread = uwf("thread", "start", "audit", "-p", "Audit it, " + "and look twice " * 9).json["thread"]
     uwf("thread", "step", thread, "--agent", scripted("- { role: planner, output: { files: [a, b, c] } }\n"))
     uwf("thread", "step", thread)
     _open(serve, browser_page)
     rows = browser_page.locator(".board tbody tr")
     expect(rows).to_have_count(1)
     bar = browser_page.get_by_role("link", name="0 of 3 have ended")
+    for width in (1280, 768, 390):
+        browser_page.set_viewport_size({"width": width, "height": 800})
+        box = bar.bounding_box()
+        assert box and box["x"] + box["width"] < width
+        assert browser_page.evaluate("document.scrollingElement.scrollWidth") == width
     expect(bar).to_have_attribute("aria-expanded", "false")
     bar.click()
     expect(rows).to_have_count(4)

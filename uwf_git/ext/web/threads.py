@@ -85,6 +85,7 @@ def page(instance: Instance, request: PageRequest) -> Page:
             "more": max(0, len(chosen) - first - SHOWN),
             "next": first + SHOWN,
             "views": saved_views(instance),
+            "save": f"uwf config set -- views.NAME {shlex.quote(line)}",
             "several": len({item["projectId"] for item in items}) > 1,
             "registered": registered(instance),
             "actions": bulk_actions(),
