@@ -16,7 +16,7 @@ from cli_samples import ASKS, GATE, REJECTS_ONCE, WRITES, scripted, write
 from commands import begin, loose, wait_until
 from conftest import Uwf
 from lived_in import LivedIn
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from site_serving import Serve, entered, keep_picture
 from workflows import opened
 
@@ -351,9 +351,47 @@ def test_the_inbox_fills_the_window_and_no_more(serve: Serve, browser_page: Page
     browser_page.goto(serve("--write").launch)
     expect(browser_page.get_by_role("button", name="Keys")).to_be_visible()
     assert browser_page.evaluate("document.documentElement.scrollHeight <= innerHeight")
-    bar = browser_page.locator(".answer-bar").bounding_box()
-    assert bar and bar["y"] + bar["height"] == browser_page.evaluate("innerHeight")
     assert " server · uwf thread answer" in browser_page.locator(".answer-bar .same").inner_text()
+
+
+@pytest.mark.parametrize("at", ["/", "/thread/{}"])
+def test_the_answer_stands_below_what_is_asked_and_stays_in_the_window(
+    serve: Serve, browser_page: Page, gates: list[str], at: str
+) -> None:
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    browser_page.goto(serving.address + at.format(gates[0]))
+    asks, evidence, bar = (browser_page.locator(each) for each in (".asks", ".evidence", ".answer-bar"))
+
+    def gap(above: Locator) -> float:
+        one, other = above.bounding_box(), bar.bounding_box()
+        assert one and other
+        return other["y"] - one["y"] - one["height"]
+
+    assert 0 <= gap(evidence) < 40
+    browser_page.set_viewport_size({"width": 2560, "height": 1300})
+    assert 0 <= gap(asks) < 40
+    browser_page.set_viewport_size({"width": 1280, "height": 420})
+    assert gap(evidence) < 0
+    box = bar.bounding_box()
+    assert box and box["y"] + box["height"] <= 420
+
+
+_UNNAMED = """bar => [...bar.querySelectorAll('[data-key]')]
+  .filter(node => (node.closest('label') ?? node).querySelector('kbd')?.textContent !== node.dataset.key)
+  .map(node => node.outerHTML)"""
+
+
+def test_each_key_of_the_answer_stands_on_what_it_presses(
+    serve: Serve, browser_page: Page, lived_in: LivedIn
+) -> None:
+    serving = serve("--write", "--run")
+    browser_page.goto(serving.launch)
+    bar = browser_page.locator(".answer-bar")
+    for thread, key in ((lived_in.waiting, "e"), (lived_in.over, "e"), (lived_in.failed, "1")):
+        browser_page.goto(f"{serving.address}/?at={thread}")
+        expect(bar.locator(f"[data-key='{key}']")).to_be_visible()
+        assert bar.evaluate(_UNNAMED) == []
 
 
 def test_going_back_leaves_the_inbox_in_one_press(

@@ -73,6 +73,8 @@ def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
     )
     box = browser_page.get_by_role("dialog")
     expect(browser_page.get_by_role("button", name="Comment on a line")).to_be_visible()
+    for key in "123ec":
+        expect(browser_page.locator(".answer-bar kbd").get_by_text(key, exact=True)).to_be_visible()
     keys.press("c")
     expect(focus).to_have_text("1")
     for _ in range(4):

@@ -41,7 +41,7 @@ export async function draw(box) {
   const labelled = ways.map((way) => {
     const text = [shortened(way.label, LONGEST), way.times ? `${way.times}×` : ""].filter(Boolean).join(" · ");
     // With room for a number also where there is none yet: it comes while somebody looks.
-    return { ...way, text, width: width(way.times ? text : `${text} · 9×`, 12) + 12, height: 18 };
+    return { ...way, text, wide: width(text, 12), width: width(way.times ? text : `${text} · 9×`, 12) + 12, height: 18 };
   });
   const direction = box.clientWidth >= WIDE ? "LR" : "TB";
   const placed = await placesOf(sized, labelled, direction);
@@ -107,9 +107,10 @@ function arrow(way, d) {
 }
 
 function label(way, { x, y }) {
+  const plate = element("rect", { class: "plate", x: x - way.wide / 2 - 3, y: y - 8, width: way.wide + 6, height: 16 });
   const text = element("text", { class: way.times ? "label was" : "label", x, y: y + 4, "text-anchor": "middle" }, way.text);
   if (way.label.length > LONGEST) text.prepend(element("title", {}, way.label));
-  return text;
+  return element("g", {}, plate, text);
 }
 
 function drawnNode(node, { x, y }) {

@@ -5,7 +5,7 @@ import { element } from "./dom.js";
 import { draftOf, keep } from "./drafts.js";
 
 const FIELD = "textarea[name=comments]";
-const LINES = ":is(.asks, .item) .diff[data-path] .number a";
+const LINES = ".evidence .diff[data-path] .number a";
 const COMMENT = /^("(?:[^"\\]|\\.)*"|[^:"]*):(\d+( \(removed\))?): (.*)$/; // as comment_path writes paths
 const LONGEST = 2000; // characters of a comment
 
@@ -25,7 +25,8 @@ export function show() {
     edit.disabled = remove.disabled = !isOpen;
     return element("li", {}, element("code", {}, place), element("span", {}, ` – ${text}`), " ", edit, " ", remove);
   });
-  const begin = element("button", { type: "button", class: "begin", "data-key": "c", "data-key-label": "comment on a line" }, "Comment on a line");
+  const begin = element("button", { type: "button", class: "begin", "data-key": "c", "data-key-label": "comment on a line" },
+    element("kbd", { "aria-hidden": "true" }, "c"), " Comment on a line");
   begin.disabled = !isOpen;
   const state = JSON.stringify([isOpen, comments()]);
   if (list.firstElementChild?.dataset.state !== state)
