@@ -88,6 +88,7 @@ from uwf_git.api.cockpit.inbox import groups as _inbox_groups
 from uwf_git.api.cockpit.inbox import inbox as inbox
 from uwf_git.api.cockpit.inbox import inbox_entries as inbox_entries
 from uwf_git.api.cockpit.inbox import inbox_items as inbox_items
+from uwf_git.api.cockpit.inbox import queued_threads as queued_threads
 from uwf_git.api.cockpit.matrix import matrix as _branch_matrix
 from uwf_git.api.cockpit.patch import patch_files as patch_files
 from uwf_git.api.cockpit.place import places as _node_places

@@ -184,7 +184,7 @@ def test_what_step_4_changed_and_cost_is_one_key_from_the_opened_thread(
     thread = uwf("thread", "start", "relay", "-p", "Write five", *place, cwd=project).json["thread"]
     uwf("thread", "run", thread, "--agent", script("writer", WRITER), cwd=project)
     with full_screen("top", "--all", "--all-projects", columns=columns, rows=rows) as screen:
-        screen.wait("1 ended")
+        screen.wait("1 ready to land")
         screen.press("\r")
         screen.wait("live  steps  diff  prompt")
         screen.press("4")
@@ -259,12 +259,13 @@ def test_an_interrupt_ends_the_command_and_not_the_screen(uwf: Uwf, thread: str)
 
 def test_accepted_work_is_landed_by_a_key(uwf: Uwf, shop: Shop) -> None:
     shop.accepted()
-    with full_screen("top", "--all", columns=160, rows=50) as screen:
-        screen.wait("1 ended")
+    with full_screen("top", columns=160, rows=50) as screen:
+        screen.wait(lambda text: "+ 1 ready to land" in text and "Add *two*" in text)
         screen.press("l")
         wait_until(
             lambda: "two" in git("-C", shop.project, "show", "main:sum.txt"), "its line is on the branch"
         )
+        screen.wait("no such threads")
 
 
 def test_without_a_terminal_it_says_so(uwf: Uwf, thread: str) -> None:

@@ -102,8 +102,9 @@ class CodeLeft(NamedTuple):
         }
 
 
-def code_left(instance: Instance, at: Position) -> CodeLeft | None:
-    """Return the code that an ended thread left, None if it left none here, or as a branch whose join has it."""
+def code_left(instance: Instance, at: Position, tries_merge: bool = True) -> CodeLeft | None:
+    """Return the code that an ended thread left, None if it left none here, or as a branch whose join has it. Without
+    `tries_merge` no warning foresees a conflict, which costs most of the time."""
     archive, history = at.head.archive, at.history
     if archive is None or not _may_have_code(instance, history):
         return None
@@ -122,7 +123,7 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
     if where.project.has_merged(revision.commit):
         return CodeLeft(revision.commit, where.branch, "", (), is_merged=True)
     is_accepted = is_completed and _is_accepted(instance, history)
-    lines = (where.warning, code.conflict if is_accepted else "")
+    lines = (where.warning, code.conflict if is_accepted and tries_merge else "")
     merge = f"git merge {where.revision}" if is_accepted else ""
     return CodeLeft(revision.commit, where.branch, merge, tuple(filter(None, lines)))
 

@@ -29,6 +29,7 @@ from uwf_git.store.history import Head
 if TYPE_CHECKING:
     from uwf_git.base.extensions import ThreadAction
     from uwf_git.engine.waits import Waits
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
 ASKS, FAILED, BUDGET = "asks", "failed", "budget"
@@ -182,6 +183,12 @@ def _updated(thread: ListedThread) -> int:
 
 def _queues() -> list[ThreadAction]:
     return [action for action in extensions.thread_actions() if action.queue]
+
+
+def queued_threads(instance: Instance, threads: Sequence[ListedThread]) -> set[ThreadId]:
+    """Return those of finished threads that wait for an extension's action."""
+    newest = sorted(threads, key=_updated, reverse=True)
+    return {thread.thread for action in _queues() for thread in _queued(instance, newest, action)}
 
 
 def _queued(instance: Instance, threads: Sequence[ListedThread], action: ThreadAction) -> list[ListedThread]:

@@ -45,5 +45,5 @@ def is_ready(
         return False
     if goes_on_as(instance, head, kin_of(instance, head, among)) is not head:
         return False
-    left = code_at_end(instance, instance.threads.position(head))
+    left = code_at_end(instance, instance.threads.position(head), tries_merge=False)
     return left is not None and bool(left.merge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,19 +21,22 @@ from uwf_git.plugin import (
     Watch,
     board_head,
     board_threads,
+    extensions,
     in_order,
     nest_threads,
     parent_threads,
     permission_requests,
+    queued_threads,
     thread_items,
     thread_states,
 )
 
 Item = Mapping[str, Any]
 
-ASKS, FAILED, RUNNING, IDLE, PAUSED, ENDED = range(6)
-"""The groups of the list, in their order."""
+ASKS, FAILED, READY, RUNNING, IDLE, PAUSED, ENDED = range(7)
+"""The groups of the list, in their order. READY have ended, and wait for an action of an extension."""
 
+_KEPT = 60.0  # seconds
 _GROUPS = {
     thread_states.Group.WAITING: ASKS,
     thread_states.Group.FAILED: FAILED,
@@ -106,6 +110,25 @@ class Board(NamedTuple):
     problem: str = ""
 
 
+class Queue:
+    """The finished threads that wait for an extension's action. Telling that may call git, so it is done again only
+    when one has ended or landed, or a minute has passed, for what was done without uwf."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._seen: object = None
+        self._ready: frozenset[ThreadId] = frozenset()
+        self._until = 0.0
+
+    def among(self, threads: Sequence[ListedThread], again: bool) -> list[ListedThread]:
+        heads = [thread.head for thread in threads if isinstance(thread.head, Head)]
+        seen = threads, extensions.work_states(self._instance, heads)
+        if again or self._seen != seen or time.monotonic() >= self._until:
+            self._ready = frozenset(queued_threads(self._instance, threads))
+            self._seen, self._until = seen, time.monotonic() + _KEPT
+        return [thread for thread in threads if thread.thread in self._ready]
+
+
 class Watcher:
     """Reads a board again when something has changed, and of running threads only what they say. Only rows in sight
     have items."""
@@ -119,6 +142,7 @@ class Watcher:
         self._seen: object = None
         self._heard: dict[ThreadId, Item] = {}
         self._board = Board()
+        self._queue = Queue(instance)
 
     def look(self, wanted: Filter, sight: range, again: bool = False) -> Board | None:
         """Return the board, with the items of the rows `sight`, if it differs from that of the last call, else None."""
@@ -129,9 +153,45 @@ class Watcher:
         is_new = again or seen != self._seen
         if is_new:
             self._seen, self._heard = seen, {}
-            self._board = _read(self.instance, wanted, asking)
+            self._board = self._read(wanted, asking, again)
         is_new = self._describe(sight) or is_new
         return self._board if self._hear(held) or is_new else None
+
+    def _read(self, wanted: Filter, asking: Mapping[ThreadId, _Request], again: bool) -> Board:
+        instance, filters = self.instance, wanted.filters
+        try:
+            threads, left_out = board_threads(instance, filters)
+            above = board_head(instance, threads)
+            ready = frozenset[ThreadId]()
+            if not filters.states:
+                ended = board_threads(instance, filters._replace(only_ended=True))[0]
+                queue = self._queue.among(ended, again)
+                here, ready = (
+                    {thread.thread for thread in threads},
+                    frozenset(thread.thread for thread in queue),
+                )
+                threads = [*threads, *(thread for thread in queue if thread.thread not in here)]
+            rows = [
+                Row(
+                    thread,
+                    READY if thread.thread in ready else _group(thread, asking),
+                    request=asking[thread.thread].id if thread.thread in asking else "",
+                )
+                for thread in in_order(instance, threads, filters.sort)
+            ]
+            parents = parent_threads(instance, [row.head for row in rows if row.head is not None])
+        except (UwfError, OSError) as error:
+            return Board(problem=getattr(error, "message", str(error)))
+        if filters.sort == SORTS[0]:
+            rows = _in_order(rows, parents, asking)
+        return Board(
+            tuple(_nested(rows, parents)),
+            Counter(row.group for row in rows),
+            above["today"]["cost"],
+            above["running"],
+            above["maxAgents"],
+            left_out,
+        )
 
     def _describe(self, sight: range) -> bool:
         """Read the items of rows that have none; return whether there were any."""
@@ -176,34 +236,6 @@ class Watcher:
 
     def _replace(self, rows: Iterable[Row]) -> None:
         self._board = self._board._replace(rows=tuple(rows))
-
-
-def _read(instance: Instance, wanted: Filter, asking: Mapping[ThreadId, _Request]) -> Board:
-    try:
-        threads, left_out = board_threads(instance, wanted.filters)
-        above = board_head(instance, threads)
-        ordered = in_order(instance, threads, wanted.filters.sort)
-        rows = [
-            Row(
-                thread,
-                _group(thread, asking),
-                request=asking[thread.thread].id if thread.thread in asking else "",
-            )
-            for thread in ordered
-        ]
-        parents = parent_threads(instance, [row.head for row in rows if row.head is not None])
-    except (UwfError, OSError) as error:
-        return Board(problem=getattr(error, "message", str(error)))
-    if wanted.filters.sort == SORTS[0]:
-        rows = _in_order(rows, parents, asking)
-    return Board(
-        tuple(_nested(rows, parents)),
-        Counter(row.group for row in rows),
-        above["today"]["cost"],
-        above["running"],
-        above["maxAgents"],
-        left_out,
-    )
 
 
 def _group(thread: ListedThread, asking: Container[ThreadId]) -> int:

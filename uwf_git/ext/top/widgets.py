@@ -12,14 +12,15 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, RUNNING, Board, Item, Row
+from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, READY, RUNNING, Board, Item, Row
 from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted, wrapped
 from uwf_git.ext.top.pane import STEPS, TABS
-from uwf_git.plugin import ThreadState, left_out_line, role_name, time_ago
+from uwf_git.plugin import ThreadState, extensions, left_out_line, role_name, time_ago
 
 _SIGNS = {
     ASKS: ("?", "warn"),
     FAILED: ("!", "bad"),
+    READY: ("+", "good"),
     RUNNING: (">", "busy"),
     IDLE: ("-", ""),
     PAUSED: ("=", "calm"),
@@ -28,6 +29,7 @@ _SIGNS = {
 _WORDS = {
     ASKS: "ask you",
     FAILED: ThreadState.FAILED.label,
+    READY: " or ".join(action.queue_label for action in extensions.thread_actions() if action.queue),
     RUNNING: ThreadState.RUNNING.label,
     IDLE: ThreadState.IDLE.label,
     PAUSED: ThreadState.PAUSED.label,
