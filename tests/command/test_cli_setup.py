@@ -114,7 +114,13 @@ def test_an_unknown_key_is_refused_with_the_nearest(
         assert "defaultAgent" in refused.error["hint"]
     assert "baseUrl" in uwf("config", "set", "providers.p.baseURL", "x", check=2).error["hint"]
     assert ".env" in uwf("config", "set", "providers.p.apiKey", KEY, check=2).error["hint"]
-    assert uwf("config", "set", "agents.a.timeout", "soon", check=1).error["code"] == "invalid"
+    for key in ("permissionWait", "agents.a.timeout"):
+        error = uwf("config", "set", key, "soon", check=1).error
+        assert (error["code"], error["message"]) == ("invalid", f"{key} soon is not a duration")
+    mode = uwf("config", "set", "workspace.kind", "x", check=1).error["message"]
+    assert mode.startswith("workspace.kind must be one of")
+    empty = uwf("config", "set", "agents.a.command", "", check=1).error["message"]
+    assert empty == "agents.a.command is empty or unprintable"
     assert uwf("config", "get", "defaultModel", check=3).error["code"] == "not_found"
     assert uwf("config", "list").json == {}
     assert not (root / "config.yaml").exists()

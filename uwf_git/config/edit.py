@@ -109,10 +109,19 @@ def set_value(root: Path, key: str, text: str) -> Any:
         known = {(problem.message, problem.hint) for problem in before}
         for problem in problems:
             if (problem.message, problem.hint) not in known:
-                raise Invalid(f"{one_line(key, 80)}: {problem.message}", problem.hint)
+                raise Invalid(_about(key, problem.message), problem.hint)
         old = _text(root / FILE)
         _replace(root / FILE, _edited(old, document, data, path, value), None)
     return value
+
+
+def _about(key: str, message: str) -> str:
+    """Return a message that names its key once, whole: of a value in a file it names the last part alone, or it."""
+    for name in (key, _key_parts(key)[-1]):
+        if message.startswith(f"{name} "):
+            message = message.removeprefix(name)
+            return one_line(key, 80) + message
+    return f"{one_line(key, 80)}: {message}"
 
 
 def unset_value(root: Path, key: str) -> Any:
