@@ -62,8 +62,12 @@ def detach(
 
 
 _DETACHED = Record(
-    *(("thread", "{thread:bold}"), "log", ("watch", "uwf watch {thread}")),
-    *(("wait", "uwf thread wait {thread}"), ("stop", "uwf thread stop {thread}")),
+    *(("thread", "{thread:bold}"), ("fork of", "{forkedFrom[thread]}, after step {at}"), "log"),
+    *(
+        ("watch", "uwf watch {thread}"),
+        ("wait", "uwf thread wait {thread}"),
+        ("stop", "uwf thread stop {thread}"),
+    ),
 )
 
 
