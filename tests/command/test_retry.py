@@ -7,13 +7,16 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from acp_steps import Scripted
 from cli_samples import scripted
+from commands import wait_until
 from conftest import Begin, Uwf
 from workflows import opened
 
 from uwf_git.api.cockpit.retry import fork_to_retry, plan_retry
 from uwf_git.base.errors import Invalid
 from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
 
 FAILS = "- {role: writer, exit: 1}\n"
 DONE = "- {role: writer, output: {text: a}}\n- {role: critic, output: {approved: true}}\n"
@@ -115,6 +118,24 @@ def test_a_fork_that_runs_in_the_background_is_in_the_one_value_that_is_printed(
     tried = uwf("thread", "retry", gated, "--detach").json
     assert (tried["forkedFrom"]["thread"], tried["at"], tried["detached"]) == (gated, 1, True)
     uwf("thread", "wait", tried["thread"], check=5)
+    uwf("thread", "answer", tried["thread"], "-f", "decision=drop", check=10)
+    lines = uwf("thread", "retry", tried["thread"], "--detach", "--format", "text").out.splitlines()
+    assert lines[1].split(maxsplit=2) == ["fork", "of", f"{tried['thread']}, after step 1"]
+    fork = lines[0].split()[1]
+    assert fork not in (gated, tried["thread"])
+    uwf("thread", "wait", fork, check=5)
+
+
+def test_a_thread_whose_agent_asks_leave_names_the_command_that_allows_it(
+    uwf: Uwf, instance: Instance, begin: Begin
+) -> None:
+    steps = Scripted(instance.location.root, "ask:execute=make test", more="permissionWait: 1h\n")
+    step = begin("thread", "step", steps.thread)
+    wait_until(lambda: uwf("thread", "show", steps.thread).json["status"] == "waiting", "it asks")
+    refused = uwf("thread", "retry", steps.thread, check=4).error
+    assert refused["message"] == f"the agent of thread {steps.thread} asks leave: execute: make test"
+    uwf(*refused["hint"].split()[1:])
+    assert step.wait(timeout=60) == 0
 
 
 def test_filters_try_what_failed_once_and_leave_the_others_alone(uwf: Uwf, gated: str) -> None:

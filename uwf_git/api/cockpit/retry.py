@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Busy, Invalid
 from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.engine.permission_requests import permission_requests, request_value
 from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.workflow.turn import gathers_threads
@@ -36,8 +37,11 @@ def plan_retry(instance: Instance, head: Head) -> RetryPlan:
     """Return how to try a thread again: one that has not ended is run; one that ended at `$FAIL` is forked before the
     step that led there, before its fan-out if that was the join, and the fork is run. Raises Invalid for a thread that
     waits for a person, has ended otherwise or was forked since, or is a branch that has ended, Busy for one that is at
-    work."""
+    work, or whose agent asks leave."""
     thread, state = head.thread, thread_state(instance, head)
+    if state is ThreadState.ASKS_LEAVE and (requests := permission_requests(instance, thread)):
+        value = request_value(requests[0])
+        raise Busy(f"the agent of thread {thread} asks leave: {value['line']}", value["commands"]["allow"])
     if state.is_at_work:
         raise Busy(f"thread {thread} is running", f"see: uwf thread show {thread}")
     if head.archive is None:
