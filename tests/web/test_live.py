@@ -8,8 +8,9 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,9 @@ from conftest import Uwf
 from one_role import SPEAKER, tell
 from playwright.sync_api import Page, Route, expect
 from site_serving import Serve, keep_picture
+from starlette.requests import Request
 
+from uwf_git.engine import watching
 from uwf_git.engine.watching import Event as Happening
 from uwf_git.engine.watching import LinesPrinted, TurnFeed
 from uwf_git.ext.web import events as page_events
@@ -246,13 +249,83 @@ def test_what_is_printed_while_a_page_is_told_of_the_lines_before_is_not_waited_
                 gone.set()
 
         own = Instance(instance.location)
-        feed = Feed(own, ThreadId(printing))
-        stream = page_events._Stream(own.store.index.close, own, feed, await page_events._begin(feed))
+        monkeypatch.setattr(watching, "TurnFeed", Feed)
+        watcher = page_events.Watcher(own, ThreadId(printing), own.store.index.close)
+        feed = watcher.follow(None, stack := ExitStack())
+        stream = page_events._Stream(watcher.end, watcher, feed, await page_events._begin(feed))
         await asyncio.wait_for(stream({"type": "http"}, receive, send), 60)
         assert gone.is_set()
+        stack.close()
 
     with ThreadPoolExecutor(1) as beside:  # a browser's loop may run here
         beside.submit(lambda: asyncio.run(read())).result()
+
+
+def test_streams_of_a_thread_share_one_watcher_which_ends_with_the_last(
+    instance: Instance, printing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[watching.TurnFeed]()
+
+    class Feed(TurnFeed):
+        def news(self) -> list[Happening]:
+            read.append(self)
+            return super().news()
+
+    monkeypatch.setattr(watching, "TurnFeed", Feed)
+    closed, texts = list[bool](), dict[int, str]()
+
+    @contextmanager
+    def opened() -> Iterator[Instance]:
+        own = Instance(instance.location)
+        yield own
+        own.store.index.close()
+        closed.append(True)
+
+    async def listen(streams: page_events.Streams, number: int, gone: asyncio.Event) -> None:
+        async def receive() -> dict[str, str]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            texts[number] = texts.get(number, "") + message.get("body", b"").decode()
+
+        scope = {"type": "http", "path_params": {"id": printing}, "query_string": b"", "headers": []}
+        await (await streams.answer(Request(scope)))(scope, receive, send)
+
+    async def until(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                await asyncio.sleep(0.02)
+
+    async def read_all() -> None:
+        streams, gone = page_events.Streams(opened), [asyncio.Event() for _ in range(3)]
+        listening = [asyncio.create_task(listen(streams, n, event)) for n, event in enumerate(gone)]
+        await until(lambda: sum("collected" in text for text in texts.values()) == 3)
+        (watcher,) = streams._watchers.values()
+        assert (watcher.streams, len(closed)) == (3, 2)  # two stores were opened to find the thread
+        looks, look = list[int](), watcher._signature
+
+        def looked(threads: Iterable[ThreadId]) -> object:
+            looks.append(len(read))
+            return look(threads)
+
+        monkeypatch.setattr(watcher, "_signature", looked)
+        await until(
+            lambda: len(looks) > 5 and looks[-5] == looks[-1]
+        )  # in silence it looks, and none of them reads
+        gone[0].set()
+        await listening[0]
+        write("more", "")
+        await until(lambda: all("FAILED" in texts[number] for number in (1, 2)))
+        assert "FAILED" not in texts[0] and watcher.streams == 2 and len(closed) == 2
+        for event in gone[1:]:
+            event.set()
+        await asyncio.gather(*listening)
+        assert not streams._watchers and len(closed) == 3
+        await until(watcher._looking.done)
+
+    with ThreadPoolExecutor(1) as beside:  # a browser's loop may run here
+        beside.submit(lambda: asyncio.run(read_all())).result()
 
 
 def test_of_a_long_output_a_stream_tells_the_end(

@@ -140,7 +140,7 @@ class Watch:
             heard.turns,
             max(heard.tokens, now.tokens if now else 0),
             next((line for _, line in reversed(lines) if line), ""),
-            max(since, lines[-1][0], runs.streamed(thread)),
+            max(since, lines[-1][0], runs.streamed(thread)[0]),
             self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
         )
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 POLL = 0.2  # seconds
 _RESTING = 0.4  # seconds: between two steps of a run the lock is let go for a moment
+REFS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS)
+"""The folders of refs that tell of steps and attempts."""
+
 _TOLD = 20  # number of unseen steps whose turns are reported
 
 
@@ -141,7 +144,7 @@ class TurnFeed:
         self._instance = instance
         self._runs = instance.runs
         self._thread = thread
-        self._refs = Freshness(instance.location.git_dir, (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS))
+        self._refs = Freshness(instance.location.git_dir, REFS)
         self._refs.changed()
         head = instance.threads.head(thread)
         self._head = head.node
@@ -156,7 +159,7 @@ class TurnFeed:
         self._began: float | None = None  # the step that is being made
         self._over: float | None = None  # the one whose files are about to go, since it was made
         self._worked = self._rested = False
-        self._free_since = time.monotonic()
+        self._free_since: float | None = time.monotonic()
         self._forget()
 
     def _forget(self) -> None:
@@ -170,6 +173,12 @@ class TurnFeed:
     @property
     def thread(self) -> ThreadId:
         return self._thread
+
+    def threads(self) -> Iterator[ThreadId]:
+        """Yield the threads whose files tell the news: the thread, and that of its sub-workflow."""
+        yield self._thread
+        if self._child is not None:
+            yield from self._child.news.threads()
 
     @property
     def works(self) -> bool:
@@ -203,8 +212,10 @@ class TurnFeed:
     def _rests(self, held: bool) -> bool:
         now = time.monotonic()
         if held:
-            self._free_since, self._worked, self._rested = now, True, False
+            self._free_since, self._worked, self._rested = None, True, False
             return False
+        if self._free_since is None:
+            self._free_since = now
         if self._rested or now - self._free_since < _RESTING:
             return False
         self._worked, self._rested = False, True

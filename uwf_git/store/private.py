@@ -532,13 +532,16 @@ class Runs:
             return 0, 0.0
         return status.st_size, status.st_mtime
 
-    def streamed(self, thread: ThreadId) -> float:
-        """Return when the model's stream or the command's output last grew, 0 if there is neither."""
-        times = [0.0]
+    def streamed(self, thread: ThreadId) -> tuple[float, int]:
+        """Return when the model's stream or the command's output last grew, and the bytes of both, zeros if there is
+        neither."""
+        times, size = [0.0], 0
         for suffix in ("said", "printed"):
             with contextlib.suppress(OSError):
-                times.append((self._folder / f"{thread}.{suffix}").stat().st_mtime)
-        return max(times)
+                status = (self._folder / f"{thread}.{suffix}").stat()
+                times.append(status.st_mtime)
+                size += status.st_size
+        return max(times), size
 
     def logged(self, thread: ThreadId) -> tuple[bytes, float]:
         """Return the end of the agent's standard error, and its last time."""

@@ -45,7 +45,7 @@ from uwf_git.plugin import (
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from uwf_git.plugin import EngineOrder, Hash, Instance, Location
+    from uwf_git.plugin import EngineOrder, Hash, Instance, Location, ThreadId
 
 MOST = 32
 """How many streams there are at once."""
@@ -93,19 +93,19 @@ class Streams:
 
     def __init__(self, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
         self._opened = opened
-        self._open = 0
+        self._watchers: dict[ThreadId, Watcher] = {}
 
     async def answer(self, request: Request) -> Response:
         """Return a thread's stream; 204, which ends reconnecting, if idle without news `after` a place."""
-        if self._open >= MOST:
+        if sum(watcher.streams for watcher in self._watchers.values()) >= MOST:
             return PlainTextResponse("Too many pages are live. Close some.\n", 503, {"retry-after": "10"})
         after = watching.parse_place(
             request.headers.get("last-event-id") or request.query_params.get("after", "")
         )
         stack = ExitStack()
         try:
-            instance = stack.enter_context(self._opened())
-            news = watching.TurnFeed(instance, instance.threads.find(request.path_params["id"]), after)
+            watcher = self._join(request.path_params["id"], stack)
+            news = watcher.follow(after, stack)
             begun = await _begin(news)
         except UwfError as error:
             stack.close()
@@ -117,16 +117,78 @@ class Streams:
         if not begun or begun == [watching.WorkStopped()]:
             stack.close()
             return Response(status_code=204)
-        return _Stream(self._describe(stack), instance, news, begun)
+        return _Stream(stack.close, watcher, news, begun)
 
-    def _describe(self, stack: ExitStack) -> Callable[[], None]:
-        self._open += 1
+    def _join(self, name: str, stack: ExitStack) -> Watcher:
+        """Return the watcher of a thread, which the last stream that leaves it ends. Raises NotFound."""
+        with ExitStack() as opening:
+            instance = opening.enter_context(self._opened())
+            thread = instance.threads.find(name)
+            if (watcher := self._watchers.get(thread)) is None:
+                watcher = self._watchers[thread] = Watcher(instance, thread, opening.pop_all().close)
+        watcher.streams += 1
+        stack.callback(self._leave, watcher)
+        return watcher
 
-        def end() -> None:
-            self._open -= 1
-            stack.close()
+    def _leave(self, watcher: Watcher) -> None:
+        watcher.streams -= 1
+        if not watcher.streams:
+            del self._watchers[watcher.thread]
+            watcher.end()
 
-        return end
+
+class Watcher:
+    """Looks at a thread for all of its `streams`. They read the news only when its files have changed, or when nobody
+    works on it: then time alone makes some."""
+
+    def __init__(self, instance: Instance, thread: ThreadId, close: Callable[[], None]) -> None:
+        self.instance = instance
+        self.thread = thread
+        self.streams = 0
+        self.version = 0
+        """Grows with each change."""
+        self._close = close
+        self._feeds: list[watching.TurnFeed] = []
+        self._refs = Freshness(instance.location.git_dir, watching.REFS)
+        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._looking = asyncio.create_task(self._look())
+
+    def follow(self, after: watching.TurnPosition | None, stack: ExitStack) -> watching.TurnFeed:
+        """Return a stream's news, until the stack is closed. Raises NotFound, StoreDamaged."""
+        feed = watching.TurnFeed(self.instance, self.thread, after)
+        self._feeds.append(feed)
+        stack.callback(self._feeds.remove, feed)
+        return feed
+
+    async def until_changed(self, seen: int, gone: asyncio.Future[None]) -> None:
+        """Wait for a version after the one that was `seen`, or less."""
+        if self.version == seen and not gone.done():
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait((gone, self._changed), timeout=_BEAT, return_when=first)
+
+    def end(self) -> None:
+        self._looking.cancel()
+        self._close()
+
+    async def _look(self) -> None:
+        before: object = None
+        streamed: object = None
+        due = 0.0
+        while True:
+            threads = sorted({thread for feed in self._feeds for thread in feed.threads()})
+            sizes, now = list(map(self.instance.runs.streamed, threads)), time.monotonic()
+            if sizes != streamed or now >= due:
+                signature = sizes, self._signature(threads)
+                if signature != before or not self.instance.locks.is_at_work(self.thread):
+                    self.version += 1
+                    self._changed.set_result(None)
+                    self._changed = asyncio.get_running_loop().create_future()
+                before, streamed, due = signature, sizes, now + _TICK
+            await asyncio.sleep(_GLANCE)
+
+    def _signature(self, threads: Iterable[ThreadId]) -> object:
+        runs = self.instance.runs
+        return self._refs.mark(), [(runs.began(thread), runs.noted(thread)) for thread in threads]
 
 
 async def _begin(news: watching.TurnFeed) -> list[watching.Event]:
@@ -144,18 +206,19 @@ class _Stream(Response):
     def __init__(
         self,
         end: Callable[[], None],
-        instance: Instance,
+        watcher: Watcher,
         news: watching.TurnFeed,
         begun: list[watching.Event],
     ) -> None:
         super().__init__(headers={"cache-control": "no-store"})
         del self.headers["content-length"]
         self._end = end
-        self._instance = instance
+        self._watcher = watcher
+        self._instance = watcher.instance
         self._news = news
         self._begun = begun
         self._style = ansi.PLAIN
-        self._streamed = 0.0  # when its agent had printed something before the last look
+        self._seen = -1  # the watcher's version before the last look
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_gone(receive))
@@ -166,7 +229,7 @@ class _Stream(Response):
                     message = {"type": "http.response.body", "body": data, "more_body": True}
                     await asyncio.wait_for(send(message), _PATIENCE)
                 else:
-                    await self._until_printed(gone)
+                    await self._watcher.until_changed(self._seen, gone)
                 if gone.done():
                     return
             await send({"type": "http.response.body", "body": b""})
@@ -175,12 +238,6 @@ class _Stream(Response):
         finally:
             gone.cancel()
             self._end()
-
-    async def _until_printed(self, gone: asyncio.Future[None]) -> None:
-        """Wait for a tick, or less if the agent has printed something since the last look."""
-        runs, thread, end = self._instance.runs, self._news.thread, time.monotonic() + _TICK
-        while not gone.done() and time.monotonic() < end and runs.streamed(thread) == self._streamed:
-            await asyncio.wait((gone,), timeout=_GLANCE)
 
     def _data(self) -> Iterator[bytes]:
         events, spoke = self._begun, time.monotonic()
@@ -195,7 +252,7 @@ class _Stream(Response):
             if any(isinstance(event, watching.WorkStopped) for event in events):
                 return
             yield b""
-            self._streamed = self._instance.runs.streamed(self._news.thread)
+            self._seen = self._watcher.version
             try:
                 events = self._news.news()
             except UwfError:  # it was removed, or can't be read: its page says so
