@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import commands
 import pytest
+from cli_samples import GATE, WRITES, scripted
 from conftest import Uwf
 from forged import Forger
 from two_machines import Machine, begun
@@ -177,3 +179,28 @@ def test_a_fork_tag_of_a_time_no_clock_shows_hides_no_list(team: Team, when: int
     assert [each["message"].partition(":")[0] for each in told] == [layout.FORKS + fork]
     codes = {each["code"]: each["ref"] for each in team.bob("verify", check=7).json["findings"]}
     assert codes == dict.fromkeys(("malformed", "rolled-back"), layout.FORKS + fork)
+
+
+def test_two_machines_that_retry_one_thread_both_see_both_retries_after_they_have_shared(team: Team) -> None:
+    team.ada.registers(GATE)
+    failed = team.ada.starts("Announce it", "gated")
+    team.ada("thread", "step", failed, "--agent", scripted(WRITES))
+    team.ada("thread", "answer", failed, "-f", "decision=drop", check=10)
+    team.ada("push")
+    team.bob("pull")
+    retries = [
+        json.loads(who("thread", "retry", failed, check=5).out)["thread"] for who in (team.ada, team.bob)
+    ]
+    team.ada("push")
+    team.bob("pull")
+    team.bob("push")
+    team.ada("pull")
+    for who in (team.ada, team.bob):
+        listed = {item["thread"]: item for item in who("thread", "list", "--all").json}
+        assert [listed[retry]["forkedFrom"]["thread"] for retry in retries] == [failed, failed]
+        waiting = {item["thread"]: item["forkedFrom"]["thread"] for item in who("inbox").json}
+        assert waiting == dict.fromkeys(retries, failed)
+        assert who("thread", "list", "--status", "failed", "--unretried").json == []
+        refused = who("thread", "retry", failed, check=1).error["message"]
+        assert all(retry in refused for retry in retries)
+        who.is_sound()

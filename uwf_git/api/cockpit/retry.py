@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 
+_NAMED = 5  # retries of one thread that a message names, the newest ones
+
+
 class RetryPlan(NamedTuple):
     """How a thread is tried again: it is run, or, since it has ended, a fork of it after step `at`."""
 
@@ -57,9 +60,9 @@ def plan_retry(instance: Instance, head: Head) -> RetryPlan:
         hint = f"retry what waits for it: uwf thread retry {parent}" if parent else "fork its parent"
         raise Invalid(f"thread {thread} is a branch, and no join waits for a fork of it", hint)
     at = max(0, head.row.number - (2 if gathers_threads(head.row.role) else 1))
-    if (fork := retried_by(head, newest_forks(instance))) is not None:
-        hint = f"see: uwf thread show {fork}; for one more: uwf thread fork {thread} --at {at}"
-        raise Invalid(f"thread {thread} is retried by {fork} already", hint)
+    if retries := _retries(instance, head):
+        hint = f"see: uwf thread show {retries[-1]}; for one more: uwf thread fork {thread} --at {at}"
+        raise Invalid(f"thread {thread} is retried by {' and '.join(retries[-_NAMED:])} already", hint)
     return RetryPlan(thread, at)
 
 
@@ -89,14 +92,23 @@ def to_retry(instance: Instance, threads: Sequence[ThreadId]) -> list[ThreadId]:
     return list(filter(stands_for_itself, threads))
 
 
-def newest_forks(instance: Instance) -> dict[ThreadId, Link]:
-    """Return the links of the newest forks, by the threads that they are of."""
+def _retries(instance: Instance, head: Head) -> list[ThreadId]:
+    """Return the forks of a thread that has ended which were made since, oldest first. Machines that did not know of
+    one another may each have made one."""
+    return [link.thread for link in _forks(instance) if retried_by(head, {link.origin: link})]
+
+
+def _forks(instance: Instance) -> list[Link]:
+    """Return the links of all forks, oldest first, in the same order on all machines."""
     from uwf_git.store.history import links
 
-    forks = sorted(
-        (link for link in links(instance.store).values() if link.forked), key=lambda link: link.time
-    )
-    return {link.origin: link for link in forks}
+    forked = (link for link in links(instance.store).values() if link.forked)
+    return sorted(forked, key=lambda link: (link.time, link.thread))
+
+
+def newest_forks(instance: Instance) -> dict[ThreadId, Link]:
+    """Return the links of the newest forks, by the threads that they are of."""
+    return {link.origin: link for link in _forks(instance)}
 
 
 def retried_by(head: Head, forks: Mapping[ThreadId, Link]) -> ThreadId | None:
