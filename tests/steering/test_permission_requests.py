@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from commands import begin, wait_until
 from conftest import Uwf
 
 from uwf_git.api.cockpit.inbox import inbox
+from uwf_git.base.errors import NotFound
 from uwf_git.engine.permission_requests import request_lines
 from uwf_git.format.ids import new_thread_id
 from uwf_git.store.instance import Instance
@@ -185,7 +187,7 @@ def test_of_two_people_who_decide_at_once_one_counts_and_the_other_is_told(uwf: 
 def test_a_decision_is_made_once(instance: Instance) -> None:
     files = PermissionFiles(instance.store.repository.private)
     wish = Wish("execute", "", "make test", ())
-    request = OpenRequest("0123ABCD", new_thread_id(), "worker", "uwf-acp/it", wish, 1.0, 2.0)
+    request = OpenRequest("0123ABCD", new_thread_id(), "worker", "uwf-acp/it", wish, 1.0, time.time() + 60)
     descriptor = files.put(request)
     assert [*files.all()] == [request] and files.is_open(request)
     first, second = Decision(False, False, "Ada", 1.0), Decision(True, False, "Bob", 2.0)
@@ -193,6 +195,23 @@ def test_a_decision_is_made_once(instance: Instance) -> None:
     assert files.decision(request.thread, request.id) == first and [*files.all()] == []
     os.close(descriptor)
     assert not files.is_open(request)
+
+
+def test_a_decision_in_the_last_moment_counts_or_is_refused(instance: Instance) -> None:
+    files = PermissionFiles(instance.store.repository.private)
+    wish, decision = Wish("execute", "", "make test", ()), Decision(True, False, "Ada", 1.0)
+    request = OpenRequest("0123ABCD", new_thread_id(), "worker", "uwf-acp/it", wish, 1.0, time.time() + 60)
+    other = request._replace(id="0123ABCE")
+    descriptors = [files.put(request), files.put(other)]
+    assert files.decide(request, decision)
+    assert files.withdraw(request.thread, request.id) == decision
+    with pytest.raises(NotFound, match="waits no longer"):
+        files.decide(request, decision)
+    assert files.withdraw(request.thread, request.id) is None and [*files.all()] == [other]
+    assert not files.is_open(other._replace(until=time.time() - 1)), "its time is over"
+    assert files.withdraw(other.thread, other.id) is None
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def test_a_person_at_a_terminal_is_asked_about_each(uwf: Uwf, storage: Path) -> None:

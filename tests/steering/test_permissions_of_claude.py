@@ -198,6 +198,43 @@ def test_a_request_goes_with_the_process_that_asked(
         assert not (root / "store.git/uwf/permissions" / thread).exists()
 
 
+@pytest.mark.parametrize("way", ["answers first", "closes its input", "reads no input"])
+def test_a_request_of_a_program_that_can_hear_no_answer_does_not_hold_its_step_up(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], asks: Asks, way: str
+) -> None:
+    asks(settings="permissionWait: 3s\nagents: { c: { command: uwf-claude-code, silence: 2s } }\n")
+    request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make test"}}
+    body = f"""import json, os, sys, time
+if "--version" in sys.argv:
+    print("2.1.330 (Claude Code)")
+    sys.exit()
+sys.stdin.readline()
+def tell(**value):
+    print(json.dumps(value), flush=True)
+def ask(number, size=0):
+    request = {request!r}
+    if size:
+        request["input"] = {{"command": "rm " + "x" * size}}
+    tell(type="control_request", request_id=f"r-{{number}}", request=request)
+tell(type="system", subtype="init", session_id="s-1", model="scripted", tools=[])
+if {way!r} == "closes its input":
+    os.close(0)
+if {way!r} == "reads no input":
+    for number in range(1000):
+        ask(number, 5000)
+ask("last")
+if {way!r} == "answers first":
+    tell(type="result", subtype="success", is_error=False, result="---\\ntext: done\\n---\\n", session_id="s-1")
+    ask("later")
+time.sleep(600)
+"""
+    script("claude", body)
+    process = begin("thread", "step", thread, "--agent", "c", as_fork=True)
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == 6 and "silent" in err, out + err
+    assert requests(uwf, thread) == []
+
+
 def test_a_request_that_claude_takes_back_is_gone(uwf: Uwf, thread: str, asks: Asks) -> None:
     asks(bash("make test", cancelled=True), bash("make all"))
     process = started(thread)

@@ -81,9 +81,11 @@ class PermissionDesk:
     def decision(self, request: str) -> Decision | None:
         return self._files.decision(self._thread, request)
 
-    def withdraw(self, request: str) -> None:
-        self._files.withdraw(self._thread, request)
+    def withdraw(self, request: str) -> Decision | None:
+        """Withdraw a request; return the decision if a person makes one in the last moment."""
+        decision = self._files.withdraw(self._thread, request)
         os.close(self._open.pop(request))
+        return decision
 
     def _withdraw_leftovers(self) -> None:
         for request in self._files.of(self._thread):

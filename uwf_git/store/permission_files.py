@@ -13,12 +13,13 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import StoreUnwritable
+from uwf_git.base.errors import NotFound, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.store.locks import is_locked
 from uwf_git.store.private import PERMISSIONS
@@ -89,8 +90,9 @@ class PermissionFiles:
         return descriptor
 
     def is_open(self, request: OpenRequest) -> bool:
-        """Return whether a process waits for a decision."""
-        return is_locked(self._path(request.thread, f"{request.id}.json"))
+        """Return whether a process waits for a decision, and its time isn't over."""
+        is_held = is_locked(self._path(request.thread, f"{request.id}.json"))
+        return is_held and time.time() < request.until
 
     def waiting(self, thread: ThreadId | None = None) -> list[OpenRequest]:
         """Return the open requests of all threads or of one, oldest first."""
@@ -115,7 +117,8 @@ class PermissionFiles:
         return sorted((item for item in requests if item is not None), key=lambda item: (item.at, item.id))
 
     def decide(self, request: OpenRequest, decision: Decision) -> bool:
-        """Record a decision; return whether it is the first. Raises StoreUnwritable."""
+        """Record a decision; return whether it is the first. Raises NotFound if the request was withdrawn meanwhile,
+        StoreUnwritable."""
         path = self._path(request.thread, f"{request.id}.decision")
         draft = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         self._write(draft, decision._asdict())
@@ -127,17 +130,29 @@ class PermissionFiles:
             raise StoreUnwritable(f"cannot record the decision: {error}", "check permissions") from None
         finally:
             draft.unlink(missing_ok=True)
+        # Who withdraws a request removes it, then takes the decision away: what can be removed here came too late.
+        if not self._path(request.thread, f"{request.id}.json").exists():
+            with suppress(OSError):
+                path.unlink()
+                raise NotFound(f"request {request.id} of thread {request.thread} waits no longer")
         return True
 
     def decision(self, thread: ThreadId, request: str) -> Decision | None:
         return _decision(self._path(thread, f"{request}.decision"))
 
-    def withdraw(self, thread: ThreadId, request: str) -> None:
-        for suffix in ("json", "decision"):
-            with suppress(OSError):
-                self._path(thread, f"{request}.{suffix}").unlink()
+    def withdraw(self, thread: ThreadId, request: str) -> Decision | None:
+        """Remove a request; return the decision if there is one in the last moment."""
+        taken = self._path(thread, f"{request}.taken")
+        with suppress(OSError):
+            self._path(thread, f"{request}.json").unlink()
+        with suppress(OSError):
+            self._path(thread, f"{request}.decision").rename(taken)
+        decision = _decision(taken)
+        with suppress(OSError):
+            taken.unlink()
         with suppress(OSError):  # there are others, or what always holds
             (self._folder / thread).rmdir()
+        return decision
 
     def hold(self, thread: ThreadId, role: str, wish: Wish, decision: Decision) -> None:
         """Record what always holds for a wish of a role. Raises StoreUnwritable."""

@@ -206,10 +206,10 @@ class Requests:
         self._show(f"asks for leave to {request.shown}\n".encode("utf-8", "replace"))
         try:
             deadline = time.monotonic() + patience
-            while (decision := desk.decision(waiting)) is None and time.monotonic() < deadline:
+            while desk.decision(waiting) is None and time.monotonic() < deadline:
                 await asyncio.sleep(_POLL)
         finally:
-            desk.withdraw(waiting)
+            decision = desk.withdraw(waiting)
         if decision is None:
             return permissions.answer(request, False, "nobody")
         return permissions.by_person(request, decision)

@@ -300,6 +300,7 @@ class _Conversation(Conversation):
                 return _message(whole_prompt.pop().decode("utf-8", "replace"))
             may_wait_for_end = self._desk is None and not run.has_printed
             if run.needs_no_input or (may_wait_for_end and time.monotonic() - began > _READS_ON):
+                run.withdraw()
                 return None
             return run.answers() + b"".join(
                 _message(f"{remark.text}\n\n{_HEED}") for remark in ctx.take_remarks()

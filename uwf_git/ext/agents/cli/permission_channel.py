@@ -22,7 +22,7 @@ from uwf_git.plugin import TurnRecord
 
 if TYPE_CHECKING:
     from uwf_git.kit import Context
-    from uwf_git.plugin import PermissionDesk
+    from uwf_git.plugin import PermissionDecision, PermissionDesk
 
 _MOST_UNREAD = 64 << 20  # bytes of answers to a program that doesn't read them
 _KINDS = {
@@ -65,10 +65,13 @@ class PermissionChannel:
         self._record = record
         self._waiting: dict[str, _Pending] = {}
         self._answers = bytearray()
+        self._is_closed = False
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._waiting)
+        """Whether a person may still decide something. A program that doesn't read its input gets no answer."""
+        now = time.monotonic()
+        return any(now < pending.deadline for pending in self._waiting.values())
 
     def take(self, value: Any, line: bytes) -> bool:
         """Return whether a printed value belongs to the protocol; a request is decided, or has to wait. `line` is the
@@ -92,17 +95,23 @@ class PermissionChannel:
     def answers(self) -> bytes:
         """Return the lines that answer what is decided by now, each once."""
         for name, pending in [*self._waiting.items()]:
-            decision = self._desk.decision(pending.at_desk)
-            if decision is not None:
-                self._answer(name, pending, permissions.by_person(pending.request, decision))
-            elif time.monotonic() >= pending.deadline:
-                self._answer(name, pending, permissions.answer(pending.request, False, "nobody"))
+            if time.monotonic() < pending.deadline and self._desk.decision(pending.at_desk) is None:
+                continue
+            decision = self._withdraw(name)
+            self._answer(
+                name,
+                pending,
+                permissions.answer(pending.request, False, "nobody")
+                if decision is None
+                else permissions.by_person(pending.request, decision),
+            )
         answers = bytes(self._answers)
         self._answers.clear()
         return answers
 
     def close(self) -> None:
-        """Withdraw all that waits: the program has ended, or needs no answer."""
+        """Withdraw all that waits, and let nothing wait from now on: the program gets no more input."""
+        self._is_closed = True
         for name in [*self._waiting]:
             self._withdraw(name)
 
@@ -117,7 +126,7 @@ class PermissionChannel:
         decision = permissions.decide(request, ctx.policy, ctx.cwd, places)
         if decision is None and (standing := desk.standing(request.wish)) is not None:
             decision = permissions.by_person(request, standing)
-        if decision is None and (patience := desk.patience) is not None:
+        if decision is None and not self._is_closed and (patience := desk.patience) is not None:
             at_desk = desk.put(request.wish, time.time() + patience)
             if at_desk is not None:
                 ctx.show(f"asks for leave to {request.shown}\n".encode("utf-8", "replace"))
@@ -126,7 +135,6 @@ class PermissionChannel:
         self._answer(name, pending, decision or permissions.answer(request, False, "nobody"))
 
     def _answer(self, name: str, pending: _Pending, decision: permissions.Decision) -> None:
-        self._withdraw(name)
         self._record(permissions.turn_of(pending.request, decision, pending.call))
         if decision.granted:
             self._respond(name, {"behavior": "allow", "updatedInput": pending.content})
@@ -140,9 +148,9 @@ class PermissionChannel:
         if len(self._answers) < _MOST_UNREAD:
             self._answers += json.dumps({"type": "control_response", "response": response}).encode() + b"\n"
 
-    def _withdraw(self, name: str) -> None:
-        if (pending := self._waiting.pop(name, None)) is not None:
-            self._desk.withdraw(pending.at_desk)
+    def _withdraw(self, name: str) -> PermissionDecision | None:
+        pending = self._waiting.pop(name, None)
+        return None if pending is None else self._desk.withdraw(pending.at_desk)
 
 
 def _exact(content: Any, line: bytes) -> dict[str, Any] | None:

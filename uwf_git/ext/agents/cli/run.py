@@ -125,7 +125,7 @@ class Run:
         return b"" if self._channel is None else self._channel.answers()
 
     def withdraw(self) -> None:
-        """Withdraw the requests that wait."""
+        """Withdraw the requests that wait: the program gets no more input."""
         if self._channel is not None:
             self._channel.close()
 
