@@ -108,7 +108,7 @@ def test_rules_that_an_agent_can_not_be_held_to_are_named_and_strictly_it_does_n
 ) -> None:
     flags = ["--modes", modes]
     steps = Scripted(storage, "answer", flags=flags, more=LISTED % "false")
-    (note,) = [each for each in steps.step().detail["notes"] if "cannot enforce" in each]
+    (note,) = [note for note in steps.step().detail["notes"] if "cannot enforce" in note]
     asks = modes == "default"
     assert (
         ("permissions: execute:python3 *" in note) == ("permissions: nothing of edit" in note) == (not asks)
@@ -130,9 +130,9 @@ def test_a_policy_without_rules_for_what_is_asked_says_nothing_of_them(storage: 
 def test_a_forbidden_call_that_happened_all_the_same_fails_the_step(storage: Path) -> None:
     steps = Scripted(storage, "do:execute", "do:execute", flags=["--modes", "agent,read-only"])
     came = steps.step()
-    made = came.tools("execute")[0]
+    call = came.tools("execute")[0]
     # What a command printed is told beside the call.
-    assert (came.error, made["result"]) == ("", {"status": "completed", "exitCode": 3, "text": "mademade"})
+    assert (came.error, call["result"]) == ("", {"status": "completed", "exitCode": 3, "text": "mademade"})
     assert steps.noted("mode") == []
     steps.now("do:execute", more="tools: {runCommand: false}\n")
     came = steps.step()
@@ -238,7 +238,7 @@ def test_the_rules_for_commands_hold_for_titles_of_every_kind(kind: str | None, 
 
 
 def test_a_kind_with_blanks_around_it_is_refused_as_well(tmp_path: Path) -> None:
-    options = [{"optionId": each, "name": each, "kind": f"{each}_once"} for each in ("allow", "reject")]
+    options = [{"optionId": word, "name": word, "kind": f"{word}_once"} for word in ("allow", "reject")]
     request = parse_request({"kind": "execute ", "title": "echo"}, options, tmp_path)
     decision = decide(request, ToolPolicy(run_command=False, permissions=(("*",),)), tmp_path)
     assert decision is not None and decision.option == "reject"

@@ -52,7 +52,7 @@ def extract_data(
     model; `around` is context, or the text to read if there is none; `unread` is the hint without a model.
     `heard` gets the model's replies. Raises AgentFailed if there is no such data, Invalid if the schema
     cannot be applied."""
-    verdict = _found(text, schema) if text is not None else None
+    verdict = _judged(text, schema) if text is not None else None
     if verdict is not None and not verdict.problems:
         return Data(verdict.output, FOUND, verdict.notes)
     problem = verdict.problems[0] if verdict else "there is nothing to look in"
@@ -62,7 +62,7 @@ def extract_data(
     task = "\n\n# The text to read\n\n".join(parts)
 
     def verdict_on(reply: Reply) -> Verdict:
-        return _found(reply.text, schema)
+        return _judged(reply.text, schema)
 
     try:
         reply, verdict = read_by(model, messages_for(schema.payload, [task], instruction), verdict_on, heard)
@@ -84,7 +84,7 @@ def _verdict(value: Any, schema: Schema) -> Verdict:
     return built(value, _NO_TYPE, schema, "", reads_all)
 
 
-def _found(text: str, schema: Schema) -> Verdict:
+def _judged(text: str, schema: Schema) -> Verdict:
     try:
         if not (verdict := _verdict(parse_json(text.strip().removeprefix("\ufeff")), schema)).problems:
             return verdict

@@ -166,8 +166,8 @@ def answer(request: Request, granted: bool, by: By) -> Decision:
 
 def by_person(request: Request, decision: PermissionDecision) -> Decision:
     """Return a person's decision with a matching option."""
-    made = answer(request, decision.granted, "person")
-    return made._replace(who=decision.by, always=decision.always)
+    own = answer(request, decision.granted, "person")
+    return own._replace(who=decision.by, always=decision.always)
 
 
 def outcome_of(decision: Decision) -> str:

@@ -67,7 +67,7 @@ class Run:
         self._ended = False
         self._refusals = 0
         self._is_stuck = False  # it has had trouble, and done nothing since
-        self._said: RunOutput | None = None
+        self._result: RunOutput | None = None
         self._finished: processes.CommandResult | None = None
         self._reply: Reply | None = None
         self._out, self._err = processes.Tail(_PRINTED), processes.Tail(processes.KEEP)
@@ -103,7 +103,7 @@ class Run:
         session = self._output.session or self._session or self._new
         if self._row.log and session and self._other is None:
             self._output.read_log(session_log(self._row, session, env))
-        self._said = self._output.end(self._err.end())
+        self._result = self._output.end(self._err.end())
 
     @property
     def needs_no_input(self) -> bool:
@@ -151,7 +151,7 @@ class Run:
 
     @property
     def session(self) -> str | None:
-        return self.said.session or self._session or self._new or None
+        return self.result.session or self._session or self._new or None
 
     def take_log(self, data: bytes) -> None:
         """Parse the row's second call: model, usage and turns."""
@@ -164,11 +164,11 @@ class Run:
         log.feed(data)
         read = log.end()
         self._reply = None
-        self._said = self.said._replace(
+        self._result = self.result._replace(
             model=read.model,
             spent=read.spent,
             turns=read.turns,
-            unfinished=self.said.unfinished or read.unfinished,
+            unfinished=self.result.unfinished or read.unfinished,
         )
 
     def _record(self, turn: TurnRecord) -> None:
@@ -201,14 +201,14 @@ class Run:
             raise FatalOutput
 
     @property
-    def said(self) -> RunOutput:
-        assert self._said is not None
-        return self._said
+    def result(self) -> RunOutput:
+        assert self._result is not None
+        return self._result
 
     @property
     def answered(self) -> bool:
         """Whether it ended with an answer in the wanted session, as far as known."""
-        finished, output = self._finished, self._said
+        finished, output = self._finished, self._result
         well = finished is not None and finished.returncode == 0 and self._other is None and not self.refused
         whole = well and output is not None and not output.errors and not output.unfinished
         return whole and output is not None and bool(output.turns or (output.text or "").strip())
@@ -216,11 +216,11 @@ class Run:
     def reply(self) -> Reply:
         """Return the reply, even of a failed run."""
         if self._reply is None:  # cost of the session since the last query
-            self._reply = self._made()
+            self._reply = self._new_reply()
         return self._reply
 
-    def _made(self) -> Reply:
-        output, session = self.said, self.session
+    def _new_reply(self) -> Reply:
+        output, session = self.result, self.session
         usage, cost = self._usage(session)
         return Reply(
             output.text or "",
@@ -234,7 +234,7 @@ class Run:
 
     def lost(self) -> str | None:
         """Return why the session could not be resumed, else None."""
-        row, output = self._row, self.said
+        row, output = self._row, self.result
         name = f"session {self._session} of {row.program}"
         if self._session is None:
             return None
@@ -254,7 +254,7 @@ class Run:
 
     def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
         """Return what is wrong, None with an answer. May run the program for its version."""
-        finished, output, program = self._finished, self.said, self._row.program
+        finished, output, program = self._finished, self.result, self._row.program
         sign_in = self._row.sign_in or f"log in with {program} first"
         if self.refused:
             if self._says_in_trouble(self._row.login):
@@ -283,7 +283,7 @@ class Run:
         return AgentFailed(message, advice_on(words) or kept)
 
     def _out_of_time(self, finished: processes.CommandResult) -> AgentFailed:
-        program, output = self._row.program, self.said
+        program, output = self._row.program, self.result
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
         if output.trouble and self._is_stuck:
             trouble = str(output.trouble[-1])
@@ -297,13 +297,13 @@ class Run:
 
     @property
     def _awaits_model(self) -> bool:
-        row, turns = self._row, self.said.turns
+        row, turns = self._row, self.result.turns
         if row.tools and (row.output != "lines" or row.after is not None or not row.turns):
             return False
         return not turns or turns[-1].role != "tool" or turns[-1].result is not None
 
     def _last_seen(self) -> str:
-        turns = self.said.turns
+        turns = self.result.turns
         waited = "it waited for the model" if self._awaits_model else ""
         if turns or waited:
             return "; ".join(filter(None, (waited, last_seen(turns) if turns else "")))
@@ -311,7 +311,7 @@ class Run:
         return f"last seen: {one_line(printed, SEEN_LENGTH)}" if printed else "it printed nothing"
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
-        row, output = self._row, self.said
+        row, output = self._row, self.result
         if output.turns or (output.text or "").strip():
             if not output.unfinished:
                 return None
@@ -352,19 +352,19 @@ class Run:
         )
 
     def _says_in_trouble(self, pattern: str) -> bool:
-        return bool(pattern and self.said.trouble and re.search(pattern, self.said.trouble[-1].text))
+        return bool(pattern and self.result.trouble and re.search(pattern, self.result.trouble[-1].text))
 
     def _says(self, pattern: str) -> bool:
-        text = "\n".join((*self.said.errors, *self.said.complaints, self.printed[1]))
+        text = "\n".join((*self.result.errors, *self.result.complaints, self.printed[1]))
         return bool(pattern and re.search(pattern, text))
 
     def _stated(self) -> str:
-        output = self.said
+        output = self.result
         stated = (output.errors, output.complaints, [trouble.text for trouble in output.trouble[-1:]])
         return one_line("; ".join(map(sentence, next(filter(None, stated), ()))), _SHOWN)
 
     def _words(self) -> str:
-        output = self.said
+        output = self.result
         if words := self._stated():
             return words
         lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
@@ -375,7 +375,7 @@ class Run:
         return one_line(sentence((telling or lines[-1:] or [printed])[0]), _SHOWN)
 
     def _notes(self) -> list[str]:
-        row, output = self._row, self.said
+        row, output = self._row, self.result
         notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in output.denied]
         finished = self._finished
         failed = finished is None or finished.timed_out or finished.returncode != 0 or bool(output.errors)
@@ -386,7 +386,7 @@ class Run:
         return notes if failed else [*notes, *self._missed()]
 
     def _missed(self) -> list[str]:
-        row, output = self._row, self.said
+        row, output = self._row, self.result
         looked = (
             ("session id", "one", row.session and output.session is None),
             ("turns", "them", row.turns and not output.turns),
@@ -399,7 +399,7 @@ class Run:
         ]
 
     def _usage(self, session: str | None) -> tuple[TokenUsage | None, float | None]:
-        spent = self.said.spent
+        spent = self.result.spent
         if spent is None:
             return None, None
         usage, cost = spent.usage, spent.cost
