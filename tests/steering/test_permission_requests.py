@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -241,6 +242,19 @@ def test_a_person_at_a_terminal_is_asked_about_each(uwf: Uwf, storage: Path) -> 
 def test_what_nobody_can_be_shown_whole_is_denied(uwf: Uwf, storage: Path) -> None:
     steps = Scripted(storage, f"ask:execute=make {'x' * 4000}", more=WAIT)
     assert steps.step().tools("permission")[0]["result"]["granted"] is False
+
+
+def test_a_request_of_a_program_that_dies_goes_with_it_and_ends_its_step(uwf: Uwf, storage: Path) -> None:
+    steps = Scripted(storage, "ask:execute=make test", more=WAIT)
+    process = started(steps)
+    asked(uwf, steps)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 6 and "was ended by signal 9" in err, err
+    assert requests(uwf, steps) == []
+    assert not (storage / "store.git/uwf/permissions" / steps.thread).exists()
 
 
 def test_a_request_of_a_killed_step_is_nobodys_business(uwf: Uwf, storage: Path) -> None:
