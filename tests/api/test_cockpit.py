@@ -49,6 +49,8 @@ def test_a_board_counts_all_that_match_and_has_a_page_of_them(lived_in: LivedIn)
     assert sum(every["counts"].values()) == every["total"] == len(every["items"])
     page = board(opened(), Filters(ended=True), first=2, most=3)
     assert (page["counts"], page["items"]) == (every["counts"], every["items"][2:5])
+    words = [item["status"] for item in every["items"]]
+    assert every["counts"]["idle"] == words.count("idle") > 0 and every["counts"]["running"] == 0
     failed = board(opened(), Filters(ended=True), Group.FAILED)
     assert failed["counts"] == every["counts"] and failed["total"] == every["counts"]["failed"]
     assert lived_in.failed in {item["thread"] for item in failed["items"]}

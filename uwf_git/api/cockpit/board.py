@@ -14,7 +14,7 @@ from uwf_git.api.listing import (
     without_quiet_branches,
 )
 from uwf_git.api.spending import spent_since
-from uwf_git.base.thread_states import Group
+from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.store.history import Head
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def board(
     most: int = SHOWN,
 ) -> dict[str, Any]:
     """Return the `items` from `first` on, at most `most`, of the threads that match and are of a `group`, in their
-    order, as `thread_items`; `total` counts these, `counts` all by group, `leftOut` those of other projects. `running`
+    order, as `thread_items`; `total` counts these, `counts` all by group, with `idle` apart from those that run or
+    have branches that do, `leftOut` those of other projects. `running`
     are the agents at work, `maxAgents` those that may be at once, None for any number; `today` is what all have spent
     since midnight. Branches and calls that are idle or have ended are left out unless a state or a text is asked for.
     Raises NotFound for an unknown workflow."""
@@ -58,9 +59,10 @@ def board_threads(instance: Instance, wanted: Filters) -> tuple[list[ListedThrea
 
 def board_head(instance: Instance, threads: Sequence[ListedThread]) -> dict[str, Any]:
     """Return the figures above the items of such threads."""
-    counts = {item.value: 0 for item in Group}
+    counts = {item.value: 0 for item in Group} | {ThreadState.IDLE.word: 0}
     for thread in threads:
-        counts[thread.state.group.value] += 1
+        word = ThreadState.IDLE.word
+        counts[word if thread.state.word == word else thread.state.group.value] += 1
     midnight = _midnight()
     heads = [thread.head for thread in threads if isinstance(thread.head, Head)]
     return {
