@@ -107,6 +107,7 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
         click.option(
             "--search", metavar="TEXT", help="Select threads whose prompt contains this text, ignoring case."
         ),
+        click.option("--min-cost", metavar="USD", help="Select threads that have cost at least this much."),
     ]
 
 
@@ -128,7 +129,7 @@ class _States(click.Choice[str]):
         return tuple(state for word in words for state in states_of(word))
 
 
-_NAMES = ("all", "status", "ended", "unretried", "workflow", "author", "since", "until", "search")
+_NAMES = ("all", "status", "ended", "unretried", "workflow", "author", "since", "until", "search", "min_cost")
 
 
 def threads(function: _F) -> _F:

@@ -237,6 +237,11 @@ def test_a_list_is_sorted_by_what_counts_and_a_cost_that_nobody_told_is_not_noth
         return [(each["thread"], each["cost"]) for each in uwf("thread", "list", *arguments).json]
 
     assert listed("--sort", "cost") == [(dear, 1.0003), (cheap, 0.0006), (silent, None)]
+    assert listed("--view", "expensive") == [(dear, 1.0003)]
+    assert listed("--min-cost", "0.0005") == [(dear, 1.0003), (cheap, 0.0006)]
+    for wrong in ("dear", "-1", "nan"):
+        error = uwf("thread", "list", "--min-cost", wrong, check=2).error
+        assert error["message"] == f"--min-cost '{wrong}' is no number of US dollars"
     assert listed("--sort", "cost", "--limit", "1", "--offset", "1") == [(cheap, 0.0006)]
     assert listed("--sort", "steps")[0][0] == cheap
     assert [each for each, _ in listed()] == [dear, cheap, silent]

@@ -202,8 +202,11 @@ def test_a_damaged_thread_stays_in_its_lists_and_takes_no_other_away(
     assert set(items) == set(gates)
     assert items[gates[1]]["command"] == "uwf doctor --fix" and "damaged" in items[gates[1]]["question"]
     assert "damaged" not in items[gates[0]] and items[gates[0]]["options"]
-    listed = {item["thread"]: item for item in uwf("thread", "list").json}
+    listed = {item["thread"]: item for item in uwf("thread", "list", check=7).json}
     assert listed[gates[1]]["damaged"] and listed[gates[1]]["line"].startswith("It cannot be read: ")
+    corrupt = uwf("thread", "list", "--status", "corrupt", check=7)
+    assert [(item["thread"], item["status"]) for item in corrupt.json] == [(gates[1], "waiting")]
+    assert "waiting (damaged)" in uwf("thread", "list", "--format", "text", check=7).out
     spent = uwf("stats", "--daily", check=7)
     assert [item["thread"] for item in spent.json["damaged"]] == [gates[1]]
     assert spent.json["total"]["steps"] == 3 and spent.json["days"]

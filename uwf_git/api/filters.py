@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 VIEWS = {
     "last-night": f"--status {ThreadState.FAILING.word} --unretried --since 16h",
     "mine": "--author me",
-    "expensive": "--all --sort cost",
+    "expensive": "--all --sort cost --min-cost 0.01",
 }
 """The views that are there without a configuration."""
 
@@ -36,6 +37,7 @@ _OPTIONS = {
     "--until": "until",
     "--older-than": "until",
     "--search": "search",
+    "--min-cost": "min_cost",
     "--sort": "sort",
 }
 
@@ -104,6 +106,7 @@ _EXAMPLES = {
     "--until": "90d",
     "--older-than": "90d",
     "--sort": "cost",
+    "--min-cost": "0.50",
 }
 
 
@@ -133,7 +136,20 @@ def filters_of(values: Mapping[str, Any]) -> Filters:
         only_ended,
         sort,
         values.get("unretried", False),
+        _least(values.get("min_cost")),
     )
+
+
+def _least(text: str | None) -> float | None:
+    try:
+        least = None if text is None else float(text)
+    except ValueError:
+        least = -1.0
+    if least is not None and not 0 <= least < math.inf:
+        raise Usage(
+            f"--min-cost {one_line(str(text), 60)!r} is no number of US dollars", "as in --min-cost 0.50"
+        )
+    return least
 
 
 def views(instance: Instance) -> dict[str, str]:

@@ -39,7 +39,8 @@ ME = "me"
 class Filters(NamedTuple):
     """Conditions on threads, all of which must hold; several states are alternatives. An `author` is a part of a name
     or address, or ME. `since` and `until` (exclusive) are in Unix seconds; `ended` includes finished threads,
-    `only_ended` selects them, `unretried` omits failed ones that were forked since. `sort` is one of SORTS."""
+    `only_ended` selects them, `unretried` omits failed ones that were forked since. `sort` is one of SORTS.
+    `min_cost` is in US dollars; threads whose cost is unknown have not that much."""
 
     states: frozenset[ThreadState] = frozenset()
     workflow: str | None = None
@@ -51,6 +52,7 @@ class Filters(NamedTuple):
     only_ended: bool = False
     sort: str = "created"
     unretried: bool = False
+    min_cost: float | None = None
 
 
 class ListedThread(NamedTuple):
@@ -88,6 +90,7 @@ def left_out_line(number: int) -> str:
 
 def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     from uwf_git.engine.thread_state import ThreadStates
+    from uwf_git.store.history import Head
     from uwf_git.store.threads import DamagedThread
 
     heads = instance.threads.all(wanted.ended or wanted.only_ended or not wanted.states.isdisjoint(ENDED))
@@ -96,8 +99,24 @@ def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     heads = _like(instance, heads, wanted)
     states = ThreadStates(instance)
     threads = [_with_state(head, states) for head in heads]
-    threads = [thread for thread in threads if not wanted.states or thread.state in wanted.states]
+    if wanted.states:
+        damaged = _damaged(instance, threads) if ThreadState.CORRUPT in wanted.states else frozenset()
+        threads = [thread for thread in threads if thread.state in wanted.states or thread.thread in damaged]
+    if wanted.min_cost is not None:
+        spent = _spent(instance, [thread.head for thread in threads if isinstance(thread.head, Head)])
+        dear = {thread for thread, (cost, _, _) in spent.items() if (cost or 0) >= wanted.min_cost}
+        threads = [thread for thread in threads if thread.thread in dear]
     return unretried(instance, threads) if wanted.unretried else threads
+
+
+def _damaged(instance: Instance, threads: Sequence[ListedThread]) -> frozenset[ThreadId]:
+    """Return the threads of which the index tells a state and a node cannot be read."""
+    from uwf_git.api.cockpit.line import Lines
+    from uwf_git.store.history import Head
+
+    heads = [(thread.head, thread.state) for thread in threads if isinstance(thread.head, Head)]
+    lines = Lines(instance, [head for head, _ in heads])
+    return frozenset(head.thread for head, state in heads if lines.of(head, state).is_damaged)
 
 
 def unretried(instance: Instance, threads: list[ListedThread]) -> list[ListedThread]:

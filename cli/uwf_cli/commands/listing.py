@@ -102,7 +102,8 @@ def list_(
     if left_out:
         invocation.note(left_out_line(left_out))
     shown = listed if height is not None else listed[:rows]
-    Failures(invocation).end_list(any(thread.state is ThreadState.CORRUPT for thread in shown))
+    is_whole = all(thread.state is not ThreadState.CORRUPT for thread in shown)
+    Failures(invocation).end_list(not is_whole or any(item.get("damaged") for item in items))
 
 
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:
@@ -156,6 +157,8 @@ def _row(
     status = terminal.status(thread["status"])
     if thread["status"] == ThreadState.CORRUPT.word:
         return (name, status, *[""] * (4 + 2 * wide + several + projects + work))
+    if thread.get("damaged"):
+        status += " (damaged)"
     if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
     if "paused" in thread and thread["status"] != ThreadState.PAUSED.word:
