@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -106,10 +106,15 @@ def _sizes(plain: str) -> Iterator[int]:
         yield 0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1
 
 
-def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int | None = None) -> str:
+def table(
+    rows: Iterable[Sequence[str]],
+    header: Sequence[str] = (),
+    free: int | None = None,
+    names: Collection[int] = (),
+) -> str:
     """Align rows in columns, for escaped and possibly styled texts. On a narrow terminal cells wrap between
-    words, widest column first; only the column `free`, such as a title, is cut. Cells that still don't fit
-    continue on their own lines."""
+    words, widest column first; only the column `free`, such as a title, is cut, and then those of `names`, which may
+    be one long word. Cells that still don't fit continue on their own lines."""
     lines = [[_flat(cell) for cell in row] for row in rows]
     if header:
         lines.insert(0, [style(cell, "dim") for cell in header])
@@ -120,8 +125,9 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
     if room is None or sum(widths) + 2 * (len(widths) - 1) <= room:
         return "\n".join(_beside(line, widths) for line in lines) + "\n"
     least = [max(_longest_word(line[i]) for line in lines) for i in range(len(widths))]
-    if free is not None:
-        least[free] = min(widths[free], _MIN_WIDTH)
+    narrow = {*names} if free is None else {*names, free}
+    for place in narrow:
+        least[place] = min(widths[place], _MIN_WIDTH if place == free else _MIN_NAME)
     least[-1] = max(least[-1], min(widths[-1], _MIN_WIDTH))
     narrowed = _narrowed(widths, least, room, free)
     if sum(narrowed) + 2 * (len(widths) - 1) <= room:
@@ -130,8 +136,8 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
     shown = []
     for place, line in enumerate(lines):
         cells = list(line)
-        if free is not None:
-            cells[free] = cut(cells[free], widths[free] if free < fitting else room - 4)
+        for column in narrow:
+            cells[column] = cut(cells[column], widths[column] if column < fitting else room - 4)
         beside = [_wrapped(cell, size) for cell, size in zip(cells[:fitting], widths, strict=False)]
         for number in range(max(map(len, beside), default=0)):
             shown.append(_beside([cell[number] if number < len(cell) else "" for cell in beside], widths))
@@ -154,6 +160,8 @@ def numbers(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 _MIN_WIDTH = 16
 """Columns that a text gets at least beside others; one that has fewer stands below them."""
+_MIN_NAME = 8
+"""And those of a name that may be cut."""
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, free: int | None) -> list[int]:

@@ -16,7 +16,7 @@ commit) and `counted NOUN`. One that has a field without a value, None or missin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from uwf_cli import terminal
@@ -40,25 +40,36 @@ def render(view: View, value: Any) -> str:
 
 class Table:
     """A row for each object of a list, in aligned columns. `empty` is the text of an empty list. The column at `free`
-    is cut on a narrow terminal; `optional` columns are left out if no row has a text there."""
+    is cut on a narrow terminal, and then those at `names`; `optional` columns are left out if no row has a text
+    there."""
 
     def __init__(
-        self, *columns: Column, empty: str = "", free: int | None = None, optional: Sequence[str] = ()
+        self,
+        *columns: Column,
+        empty: str = "",
+        free: int | None = None,
+        names: Collection[int] = (),
+        optional: Sequence[str] = (),
     ) -> None:
         self._columns = list(map(_pair, columns))
         self._empty = empty
         self._free = free
+        self._names = names
         self._optional = optional
 
     def __call__(self, rows: Sequence[Any]) -> str:
         if not rows:
             return self._empty
-        columns = [(title, [_cell(cell, row) for row in rows]) for title, cell in self._columns]
-        shown = [(title, cells) for title, cells in columns if title not in self._optional or any(cells)]
-        titles = [title for title, _ in shown]
+        columns = [
+            (place, title, [_cell(cell, row) for row in rows])
+            for place, (title, cell) in enumerate(self._columns)
+        ]
+        shown = [column for column in columns if column[1] not in self._optional or any(column[2])]
+        titles = [title for _, title, _ in shown]
+        names = [number for number, (place, _, _) in enumerate(shown) if place in self._names]
         free = None if self._free is None else self._free % len(titles)
-        lines = list(zip(*(cells for _, cells in shown), strict=True))
-        return terminal.table(lines, titles if any(titles) else (), free)
+        lines = list(zip(*(cells for _, _, cells in shown), strict=True))
+        return terminal.table(lines, titles if any(titles) else (), free, names)
 
 
 class Record:

@@ -204,6 +204,21 @@ def test_a_terminal_of_80_columns_shows_what_identifies_a_thread_whole(uwf: Uwf,
     assert line.split()[0] == "@" and fourth.endswith(line.split()[1])
 
 
+def test_long_names_are_cut_so_that_a_thread_a_step_and_a_question_have_one_line(uwf: Uwf) -> None:
+    role = "requirements-gathering-analyst"
+    for name in ("quarterly-report-generation-and-review", "pair"):
+        uwf("workflow", "put", write(f"{name}.yaml", PAIR.replace("writer", role).replace("pair", name)))
+        for number in range(12):
+            thread = uwf("thread", "start", name, "-p", f"{number} " + "long " * 20).json["thread"]
+            uwf("thread", "step", thread, "--agent", scripted(ASKS.replace("writer", role)))
+    size = {"env": {"NO_COLOR": "1"}, "columns": 80, "lines": 24}
+    for command in (("thread", "list"), ("thread", "steps", thread), ("inbox",)):
+        lines = on_terminal(*command, **size)[1].splitlines()  # type: ignore[arg-type]
+        rows = [line for line in lines if role[:4] in line]
+        assert len(rows) == (1 if "steps" in command else 20) and len(lines) <= 23
+        assert all(len(row) <= 80 and row.endswith("…") for row in rows), lines
+
+
 def test_a_list_keeps_its_head_on_a_terminal_and_a_wide_one_has_a_line_of_each_thread(
     uwf: Uwf, thread: str
 ) -> None:

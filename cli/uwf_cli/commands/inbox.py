@@ -126,7 +126,7 @@ def _lines(items: Sequence[Any], names: Callable[[str], str], height: int | None
         )
         for item in shown
     ]
-    table = terminal.table(rows, ("thread", "group", "age", "role", "task", ""), free=5)
+    table = terminal.table(rows, ("thread", "group", "age", "role", "task", ""), free=5, names=(3,))
     hint = "uwf thread show ID has the whole"
     if hidden := Counter(item["group"] for item in items) - Counter(item["group"] for item in shown):
         ((group, _),) = hidden.most_common(1)

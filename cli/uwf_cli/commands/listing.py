@@ -141,7 +141,8 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     more = (("project", projects), ("workflow", several), ("work", work))
     header[header.index("task") : header.index("task")] = [name for name, has in more if has]
     problems = [f"{item['thread']}: {item['problem']}" for item in value if item.get("problem")]
-    return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
+    named = [header.index(name) for name in ("last step", "project", "workflow") if name in header]
+    return terminal.table(rows, header, free=len(header) - 1, names=named) + "\n".join(problems)
 
 
 def _row(

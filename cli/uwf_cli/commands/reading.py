@@ -26,7 +26,7 @@ from uwf_cli.output import (
     seconds_of,
     whose,
 )
-from uwf_cli.views import Record, Table
+from uwf_cli.views import Column, Record, Table
 from uwf_git.base.text import counted, duration, one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.format.types import next_name, role_name
@@ -324,16 +324,22 @@ _NUMBER = ("", "{number:4d}")
 
 def _steps_text(value: Any) -> str:
     return Table(
-        *(_NUMBER, "step", ("time", "time" if terminal.width() is None else _short_time)),
+        *(_NUMBER, "step", _time()),
         *(("role", lambda step: terminal.style(role_name(step["role"]), "bold")), ("agent", credited)),
         ("took", lambda step: duration(step["seconds"]) if step["seconds"] >= _SHORTEST else ""),
         *(("cost", _cost_of), ("output", "summary")),
         empty="no steps yet",
+        free=-1,
+        names=(3, 4),
         optional=("took", "cost"),
     )(value)
 
 
 _SHORTEST = 0.1  # seconds that are shown
+
+
+def _time() -> Column:
+    return "time", "time" if terminal.width() is None else _short_time
 
 
 def _short_time(step: Any) -> str:
@@ -494,8 +500,8 @@ def attempts(invocation: Invocation, thread: str) -> None:
             }
         )
     role = ("role", "{role:role}")
-    columns = (_NUMBER, "attempt", "time", role, "agent", "error")
-    invocation.emit(rows, Table(*columns, empty="no failed attempts"))
+    columns = (_NUMBER, "attempt", _time(), role, "agent", "error")
+    invocation.emit(rows, Table(*columns, empty="no failed attempts", names=(3, 4)))
 
 
 @command("uwf thread diff 01JK7M 01JK9Q", "uwf thread diff 01JK7M 01JK9Q --patch")
@@ -549,7 +555,7 @@ def _diff_text(value: Any) -> str:
         what += [] if only else ["nothing more"]
         lines.append(f"{terminal.style(value[side]['thread'], 'bold')}  {' · '.join(what)}")
         if only:
-            rows = Table(_NUMBER, ("", "step"), ("", "{role:role}"), ("", "summary"))
+            rows = Table(_NUMBER, ("", "step"), ("", "{role:role}"), ("", "summary"), free=-1, names=(2,))
             lines.append(rows(only).rstrip("\n"))
     if "code" in value:
         lines += ["", _code_difference(value["code"])]

@@ -98,7 +98,7 @@ def _stats_text(value: Any) -> str:
     if total["unpriced"]:
         notes.append(f"{total['unpriced']:,} tokens have no price: add models.<alias>.price to config.yaml")
     return (
-        terminal.table(body, header)
+        terminal.table(body, header, names=(0,))
         + _days_text(value)
         + "".join(terminal.style(note, "dim") + "\n" for note in notes)
         + damaged
@@ -120,7 +120,8 @@ def _days_text(value: Any) -> str:
         used = [measure(parts[group[by]], total)[1] if group[by] in parts else "" for group in shown]
         rows.append((day["day"], *used, measure(day, total)[1]))
     header, *body = terminal.numbers(rows)
-    return "\n" + terminal.table(body, header)
+    title = terminal.style(f"{unit_of(total)} by day", "bold")
+    return f"\n{title}\n{terminal.table(body, header)}"
 
 
 def measure(sums: Any, total: Any) -> tuple[float | None, str]:

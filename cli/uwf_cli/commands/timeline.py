@@ -59,7 +59,13 @@ def _head(value: Any) -> str:
     if value["cost"] is not None or value["unpriced"]:
         parts.append(dollars(value["cost"], value["unpriced"]))
     parts += [f"{limit['text']}" for limit in value["budget"]]
-    return f"{terminal.style(value['title'], 'bold')}  {' · '.join(parts)}"
+    about, room = f"  {' · '.join(parts)}", terminal.width()
+    title = (
+        value["title"]
+        if room is None
+        else terminal.cut(value["title"], max(room - terminal.columns(about), 20))
+    )
+    return terminal.style(title, "bold") + about
 
 
 def _rows(bars: Any, depth: int = 0) -> Iterator[tuple[Any, tuple[str, ...]]]:
