@@ -302,9 +302,11 @@ def thread_items(
     instance: Instance, threads: list[ListedThread], waits: Mapping[ThreadId, Waits] = {}
 ) -> list[dict[str, Any]]:
     """Return threads as JSON, in order. `line` is what each is about: see `api.cockpit.line`; `seconds` are its
-    agents' so far, `started` when its id was made; one that is `paused` while at work pauses after its step. `waits`
+    agents' so far, `started` when its id was made, `waitingBelow` how many threads that work for it wait for a person,
+    if any; one that is `paused` while at work pauses after its step. `waits`
     is what is known of what they wait for."""
     from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines
+    from uwf_git.engine.below import Below
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.pause import paused_threads
     from uwf_git.format.ids import time_of
@@ -315,7 +317,7 @@ def thread_items(
     heads = [item.head for item in threads if isinstance(item.head, Head)]
     lines = Lines(instance, heads, waits)
     above, origins = parents(instance, heads), origins_of(instance)
-    runs, paused = instance.locks.runs(), paused_threads(instance)
+    runs, paused, below = instance.locks.runs(), paused_threads(instance), Below(instance)
     spent = _spent(instance, heads)
     work = extensions.work_states(instance, heads)
     nothing = {
@@ -344,6 +346,7 @@ def thread_items(
                 "workflow": row.workflow,
                 "head": row.node,
                 "status": thread.state.word,
+                **below.value(head, thread.state),
                 "name": row.name,
                 "title": row.title,
                 "author": row.author,

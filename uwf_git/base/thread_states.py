@@ -6,10 +6,10 @@ for a property of the row. A state becomes its word where JSON or text is writte
 is parsed, and nowhere else.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, unique
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from uwf_git.base import errors
 
@@ -277,6 +277,17 @@ def parse(word: object, is_ended: object) -> ThreadState | None:
 def label_of(word: str) -> str:
     """Return the word for people of a state's word; that itself if it is something else's."""
     return next((state.label for state in states_of(word)), word)
+
+
+def asking_text(value: Mapping[str, Any]) -> str:
+    """Return what threads below one want, by its JSON: `1 asks you`; "" if nothing."""
+    number = value.get("waitingBelow", 0)
+    return f"{number} {'asks' if number == 1 else 'ask'} you" if number else ""
+
+
+def status_text(value: Mapping[str, Any]) -> str:
+    """Return the state in a thread's JSON for people: `running · 1 asks you`."""
+    return " · ".join(filter(None, (label_of(value["status"]), asking_text(value))))
 
 
 def colour_of(word: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, assert_never
 
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import Request, ThreadState
+from uwf_git.engine.below import Below
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
 from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import at_rest, in_conversation, is_conversation
@@ -44,6 +45,7 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         "head": head.node,
         "done": head.archive is not None,
         "status": state.word,
+        **Below(instance).value(head, state),
         "role": head.row.role,
         **_made(instance, head),
         "rehearsed": head.row.rehearsed,

@@ -27,7 +27,7 @@ from uwf_git.api.listing import (
     without_quiet_branches,
 )
 from uwf_git.base.errors import Usage
-from uwf_git.base.thread_states import ThreadState, words
+from uwf_git.base.thread_states import ThreadState, asking_text, words
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ def _row(
         status += " (run)"
     if "paused" in thread and thread["status"] != ThreadState.PAUSED.word:
         status += " (pausing)"
+    if "waitingBelow" in thread:
+        status += f" · {asking_text(thread)}"
     changed = thread["attempt"]["at"] if "attempt" in thread else thread["updated"]
     cells = [name, status, ago(seconds_of(changed), now)]
     cells.append(f"{thread['steps']:2d} {role_name(thread['role'])}" if thread["role"] else "")

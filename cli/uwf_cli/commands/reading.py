@@ -28,7 +28,7 @@ from uwf_cli.output import (
 )
 from uwf_cli.views import Column, Record, Table
 from uwf_git.base.text import counted, duration, one_line
-from uwf_git.base.thread_states import ABSENT, ThreadState, words
+from uwf_git.base.thread_states import ABSENT, ThreadState, asking_text, words
 from uwf_git.format.types import next_name, role_name
 
 if TYPE_CHECKING:
@@ -292,7 +292,13 @@ def _extraction(step: Any) -> str:
 
 _STATE = Record(
     *(("thread", "{thread:bold}"), ("workflow", "{name}  {workflow}"), ("status", "{status:status}")),
-    *(("paused", _paused), ("run", _run), ("head", _step), ("output", _extraction)),
+    *(
+        ("below it", asking_text),
+        ("paused", _paused),
+        ("run", _run),
+        ("head", _step),
+        ("output", _extraction),
+    ),
     *(("done by", "thread {child}"), ("made up", _rehearsed), ("workspace", _workspace), ("code", _code)),
     ("work", _work),
     _warnings,

@@ -68,6 +68,7 @@ def _environment(live: bool) -> Environment:
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
         "verbatim": lambda text: Markup(markup.verbatim(text)),
+        "asking": thread_states.asking_text,
         "branches": branches_text,
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "code": terminal.escape_code,

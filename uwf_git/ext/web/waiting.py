@@ -11,6 +11,7 @@ from uwf_git.plugin import BUDGET_OPTIONS
 _OPTIONAL = (
     "branches",
     "branchOf",
+    "waitingBelow",
     "paused",
     "question",
     "asks",
