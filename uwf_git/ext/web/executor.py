@@ -111,7 +111,9 @@ class Executor:
         with suppress(UwfError), self.opened() as instance:
             head = instance.threads.head(instance.threads.find(thread))
             title = head.row.title or thread
-            if isinstance(error, UwfError) and not isinstance(error, Usage):
+            # Where a command works on an ended thread, that is why.
+            is_command = isinstance(error, Busy) and head.archive is not None
+            if isinstance(error, UwfError) and not isinstance(error, Usage) and not is_command:
                 shown, request = form.fields.get("head", ""), form.fields.get("request", "")
                 news = thread_news(instance, head, shown, request)
         return Outcome(thread, title, why, news)
