@@ -18,6 +18,8 @@ from site_serving import Serve, entered, keep_picture
 from uwf_git.ext.web.code import comment_path
 
 EXPORT = "export/csv.py"
+ASKED_AGAIN = 30_000
+"""Milliseconds in which a page has asked for itself again, which it does every 5 seconds, and has got an answer."""
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ def test_lines_are_commented_on_and_the_answer_is_sent_by_keys_alone(
     keep_picture(browser_page, f"review-listed-{len(at)}")
     browser_page.locator("#content").evaluate("node => document.activeElement.blur()")
     keys.press("2")
-    expect(browser_page.get_by_role("button", name="Comment on a line")).to_have_count(0)
+    expect(browser_page.get_by_role("button", name="Comment on a line")).to_have_count(0, timeout=ASKED_AGAIN)
     assert _decided(uwf, thread) == {
         "decision": "change",
         "note": f"See the lines.\n\n{EXPORT}:5: a field with a line end isn't quoted\n{EXPORT}:4: of no use",
@@ -129,13 +131,13 @@ def test_comments_are_changed_and_removed_and_stay_while_the_page_changes(
     browser_page.get_by_role("button", name=f"Remove the comment on {EXPORT}:7").click()
     expect(listed).to_have_count(2)
     other = reviewed("true")
-    expect(browser_page).to_have_title(re.compile(r"^\(2\) "))
+    expect(browser_page).to_have_title(re.compile(r"^\(2\) "), timeout=ASKED_AGAIN)
     expect(listed.first).to_contain_text(f"{EXPORT}:3 – better <b>words</b>")
     expect(browser_page.locator("tr[data-commented]")).to_have_count(2)
     expect(browser_page.get_by_role("button", name="show")).to_have_count(0)
     expect(browser_page.get_by_role("button", name="send")).to_be_enabled()
     uwf("thread", "answer", thread, "-f", "decision=send")
-    expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
+    expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible(timeout=ASKED_AGAIN)
     expect(listed).to_have_count(2)
     expect(listed.first.get_by_role("button", name="Edit")).to_be_disabled()
     browser_page.get_by_role("button", name="show").click()
