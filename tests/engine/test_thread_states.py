@@ -58,6 +58,7 @@ NAMES_IN_JSON = {  # of fields and events
     "api/cockpit/matrix.py": {"failed", "running", "waiting"},
     "api/cockpit/workflow.py": {"failed"},
     "api/events.py": {"failed", "paused", "waiting"},
+    "api/listing.py": {"paused"},
     "api/progress.py": {"running"},
     "api/conversation.py": {"failed"},
     "ext/agents/cli/row.py": {"failed"},

@@ -17,6 +17,7 @@ from acp_steps import Scripted
 from cli_samples import ASKS, GATE, ONE, PAIR, WRITES, scripted, write
 from commands import begin as begin_quietly
 from conftest import Begin, Uwf
+from fan_outs import ANSWER, FAN
 from one_role import TALKER, WORKFLOW
 from top_pilot import Player, play
 
@@ -459,3 +460,23 @@ def test_a_thread_that_needs_a_form_is_not_answered_by_a_digit(uwf: Uwf) -> None
 
     play(script)
     assert uwf("thread", "show", thread).json["status"] == "waiting"
+
+
+def test_a_fan_out_says_how_many_of_its_branches_ask(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("fan.yaml", FAN))
+    thread = uwf("thread", "start", "fan", "-p", "Fan out").json["thread"]
+    for _ in range(2):
+        uwf("thread", "step", thread, "--agent", ANSWER, check=None)
+    branch = next(item["thread"] for item in uwf("thread", "list").json if item["thread"] != thread)
+    uwf(
+        "thread",
+        "step",
+        branch,
+        "--agent",
+        """uwf-exec echo '{"status": "needs_input", "question": "Which?"}'""",
+    )
+
+    async def played(player: Player) -> None:
+        await player.wait("(0 of 3, 1 asks you) Fan out")
+
+    play(played)

@@ -279,6 +279,11 @@ def label_of(word: str) -> str:
     return next((state.label for state in states_of(word)), word)
 
 
+def is_pausing(value: Mapping[str, Any]) -> bool:
+    """Return whether a thread at work pauses once its step in progress has ended, by its JSON."""
+    return "paused" in value and value["status"] != ThreadState.PAUSED.word
+
+
 def asking_text(value: Mapping[str, Any]) -> str:
     """Return what threads below one want, by its JSON: `1 asks you`; "" if nothing."""
     number = value.get("waitingBelow", 0)

@@ -27,7 +27,7 @@ from uwf_git.api.listing import (
     without_quiet_branches,
 )
 from uwf_git.base.errors import Usage
-from uwf_git.base.thread_states import ThreadState, asking_text, words
+from uwf_git.base.thread_states import ThreadState, asking_text, is_pausing, words
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _row(
         status += " (damaged)"
     if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
-    if "paused" in thread and thread["status"] != ThreadState.PAUSED.word:
+    if is_pausing(thread):
         status += " (pausing)"
     if "waitingBelow" in thread:
         status += f" · {asking_text(thread)}"

@@ -77,7 +77,7 @@ class Row(NamedTuple):
     @property
     def is_pausing(self) -> bool:
         """Whether it pauses once its step in progress has ended."""
-        return self.state.is_at_work and self.item is not None and "paused" in self.item
+        return self.item is not None and thread_states.is_pausing(self.item)
 
     @property
     def position(self) -> object:

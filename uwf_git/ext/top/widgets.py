@@ -15,7 +15,7 @@ from textual.widget import Widget
 from uwf_git.ext.top.board import ASKS, ENDED, FAILED, IDLE, PAUSED, READY, RUNNING, Board, Item, Row
 from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted, wrapped
 from uwf_git.ext.top.pane import STEPS, TABS
-from uwf_git.plugin import ThreadState, extensions, left_out_line, role_name, time_ago
+from uwf_git.plugin import ThreadState, extensions, left_out_line, role_name, thread_states, time_ago
 
 _SIGNS = {
     ASKS: ("?", "warn"),
@@ -183,8 +183,10 @@ def problem_of(row: Row) -> str:
 
 def _mark(row: Row, item: Item) -> str:
     counts = item.get("branches")
-    branches = f"({_ended(counts)} of {sum(counts.values())}) " if counts else ""
-    return ("pausing: " if row.is_pausing else "") + branches + ("fork: " if item.get("forkedFrom") else "")
+    branches = f"{_ended(counts)} of {sum(counts.values())}" if counts else ""
+    below = ", ".join(filter(None, (branches, thread_states.asking_text(item))))
+    marks = "pausing: " if row.is_pausing else "", f"({below}) " if below else ""
+    return "".join(marks) + ("fork: " if item.get("forkedFrom") else "")
 
 
 def _ended(counts: dict[str, int]) -> int:

@@ -76,6 +76,7 @@ def _environment(live: bool) -> Environment:
         "counted": counted,
         "dollars": in_dollars,
         "input_lines": _input_lines,
+        "is_pausing": thread_states.is_pausing,
         "json": as_json,
         "lasted": step_lines.lasted,
         "line": one_line,
