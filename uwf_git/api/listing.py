@@ -13,6 +13,7 @@ from uwf_git.base.thread_states import Actor, ThreadState
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from uwf_git.engine.below import Below
     from uwf_git.engine.thread_state import ThreadStates
     from uwf_git.engine.waits import Waits
     from uwf_git.format.ids import ThreadId
@@ -306,7 +307,6 @@ def thread_items(
     if any; one that is `paused` while at work pauses after its step. `waits`
     is what is known of what they wait for."""
     from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines
-    from uwf_git.engine.below import Below
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.pause import paused_threads
     from uwf_git.format.ids import time_of
@@ -317,7 +317,7 @@ def thread_items(
     heads = [item.head for item in threads if isinstance(item.head, Head)]
     lines = Lines(instance, heads, waits)
     above, origins = parents(instance, heads), origins_of(instance)
-    runs, paused, below = instance.locks.runs(), paused_threads(instance), Below(instance)
+    runs, paused, below = instance.locks.runs(), paused_threads(instance), _below(instance, threads)
     spent = _spent(instance, heads)
     work = extensions.work_states(instance, heads)
     nothing = {
@@ -346,7 +346,7 @@ def thread_items(
                 "workflow": row.workflow,
                 "head": row.node,
                 "status": thread.state.word,
-                **below.value(head, thread.state),
+                **(below.value(head, thread.state) if below else {}),
                 "name": row.name,
                 "title": row.title,
                 "author": row.author,
@@ -381,6 +381,14 @@ def project_value(project: Project | None) -> dict[str, Any]:
         "project": None if project is None else project.name,
         "projectId": None if project is None else project.id,
     }
+
+
+def _below(instance: Instance, threads: Sequence[ListedThread]) -> Below | None:
+    if all(thread.state not in (ThreadState.RUNNING, ThreadState.JOINING) for thread in threads):
+        return None
+    from uwf_git.engine.below import Below
+
+    return Below(instance)
 
 
 def _pause(instance: Instance, thread: ThreadId) -> dict[str, Any]:
