@@ -122,7 +122,7 @@ def test_what_a_running_agent_asks_leave_for_is_decided(
             os.close(descriptor)
 
 
-def test_a_digit_allows_a_request_once_its_end_was_in_the_window(
+def test_a_request_is_allowed_once_its_end_was_in_the_window(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:
     files = PermissionFiles(opened().store.repository.private)
@@ -145,6 +145,8 @@ def test_a_digit_allows_a_request_once_its_end_was_in_the_window(
         browser_page.keyboard.press("1")
         unread = browser_page.get_by_text("More below: go to its end first.")
         expect(unread).to_be_visible()
+        browser_page.get_by_role("button", name="Allow").click()
+        assert files.decision(requests[0].thread, requests[0].id) is None
         browser_page.keyboard.press("End")
         expect(browser_page.get_by_text("env.PATH: /evil")).to_be_in_viewport()
         assert files.decision(requests[0].thread, requests[0].id) is None
@@ -309,6 +311,34 @@ def test_a_key_presses_nothing_that_a_change_brought(
     browser_page.keyboard.press("1")
     expect(browser_page.locator(f"#item-{other}")).to_be_visible()
     assert sent == [f"{serving.address}/thread/{thread}/retry"]
+
+
+@pytest.mark.parametrize("at", ["/?at={}", "/thread/{}"])
+def test_a_click_answers_nothing_that_came_after_what_is_shown(
+    serve: Serve, browser_page: Page, uwf: Uwf, gates: list[str], at: str
+) -> None:
+    serving, thread = serve("--write"), gates[0]
+    browser_page.goto(serving.launch)
+    browser_page.goto(serving.address + at.format(thread))
+    send = browser_page.get_by_role("button", name="send")
+    expect(send).to_be_enabled()
+    # The writer is sent back, and the same gate is reached with other work.
+    uwf("thread", "answer", thread, "--field", "decision=change")
+    uwf("thread", "step", thread, "--agent", scripted(WRITES))
+    edge = browser_page.get_by_role("button", name="— show")
+    expect(edge).to_be_visible(timeout=15_000)
+    sent: list[str] = []
+    browser_page.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
+    send.click()
+    expect(edge).to_have_text("What can be done has changed — show")
+    edge.click()
+    expect(edge).to_be_hidden()
+    assert not sent and _outputs(uwf, thread)[-1].get("decision") is None
+    send.click()
+    expect(send).to_have_count(0) if at.startswith("/thread") else expect(
+        browser_page.locator("#task")
+    ).not_to_have_text(TASKS[0])
+    assert len(sent) == 1 and _outputs(uwf, thread)[-1]["decision"] == "send"
 
 
 def test_keys_that_go_through_the_queue_show_what_other_keys_answer(

@@ -17,12 +17,15 @@ const always = {
   "?": ["this list", open],
 };
 
-// What was sent by a key is what the reader was shown: a button that a change brought under the hand is not pressed.
+// What is sent is what the reader was shown: a button that a change brought under the hand is not pressed, and no answer
+// is sent, however, to what has changed above it.
 const accepted = new WeakMap(); // what each button sends
 let isLeaving = false;
 
+const ANSWERS = ".answer-bar button";
+
 const sends = (node) => node.type === "submit" && node.form?.matches("[method=post]");
-const isAccepted = (node) => !sends(node) || (!isLeaving && accepted.get(node) === sentBy(node));
+const isAccepted = (node) => !sends(node) || accepted.get(node) === sentBy(node);
 
 function sentBy(node) {
   const fields = [...node.form.elements].filter((field) => field.matches("input:not([name=then], [type=checkbox])"));
@@ -54,15 +57,29 @@ function isUnread(node) {
 export function accept() {
   isLeaving = false;
   lookAtEnd();
-  for (const node of document.querySelectorAll("[data-key]")) if (sends(node)) accepted.set(node, sentBy(node));
+  for (const node of document.querySelectorAll(`[data-key], ${ANSWERS}`)) if (sends(node)) accepted.set(node, sentBy(node));
 }
+
+// Whether a button would send what the reader was not shown, which the page says then.
+function isRefused(node) {
+  if (isAccepted(node)) return isUnread(node);
+  document.dispatchEvent(new Event("keys:stale"));
+  return true;
+}
+
+// Before the script that sends forms.
+addEventListener("submit", (event) => {
+  if (!event.submitter?.matches(ANSWERS) || !isRefused(event.submitter)) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}, true);
 
 // Another page is requested: until it is here, keys send nothing.
 export function leave(is = true) {
   isLeaving = is;
 }
 
-export const isStale = () => declared().some((node) => node.closest(".answer-bar") && !isAccepted(node));
+export const isStale = () => [...document.querySelectorAll(ANSWERS)].some((node) => isReachable(node) && !isAccepted(node));
 
 const isReachable = (node) => !node.disabled && node.checkVisibility({ visibilityProperty: true });
 const declared = () => [...document.querySelectorAll("[data-key]")].filter(isReachable);
@@ -129,11 +146,8 @@ document.addEventListener("keydown", (event) => {
   const node = declared().find((button) => button.dataset.key === key);
   if (!node && !Object.hasOwn(always, key)) return;
   event.preventDefault();
-  if (node && !isAccepted(node)) {
-    if (!isLeaving) document.dispatchEvent(new Event("keys:stale"));
-  } else if (node && !isUnread(node)) press(node);
-  else if (node) return;
-  else always[key][1]();
+  if (!node) always[key][1]();
+  else if (!(sends(node) && isLeaving) && !isRefused(node)) press(node);
 });
 
 function send(event, form) {
