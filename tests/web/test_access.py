@@ -290,6 +290,19 @@ def test_a_server_of_another_name_is_asked_by_that_one(serve: Serve, thread: str
         assert client.get("/", headers=known).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost"])
+def test_a_loopback_address_needs_no_name(serve: Serve, host: str) -> None:
+    serving = serve("--host", host)
+    assert serving.address.rpartition(":")[0] == f"http://{host}"
+    with httpx.Client(trust_env=False, verify=False) as client:
+        assert client.get(serving.launch).status_code == 303
+
+
+def test_other_addresses_need_a_name(uwf: Uwf) -> None:
+    for host in ("0.0.0.0", "192.0.2.1", "my-machine", "::"):
+        assert uwf("web", "--host", host, check=2).error["message"] == "--host without a name"
+
+
 def _memory(process: subprocess.Popen[str]) -> int:
     """The largest that a process has been, in KiB."""
     status = Path(f"/proc/{process.pid}/status").read_text()

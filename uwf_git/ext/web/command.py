@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shlex
 from importlib.util import find_spec
@@ -65,7 +66,9 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
 )
 @click.option("--run", is_flag=True, help="Allow the pages to run agents and land work. Includes --write.")
 @click.option(
-    "--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1. Others need --name."
+    "--host",
+    metavar="ADDRESS",
+    help="Address to listen on. Default: 127.0.0.1. All but loopback need --name.",
 )
 @click.option(
     "--name",
@@ -118,7 +121,7 @@ def web(
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise UwfError(f"uwf web needs the package {missing[0]}", install_hint("web"))
-    if host is not None and not names:
+    if host is not None and not names and not _is_loopback(host):
         raise Usage("--host without a name", "say by which host it may be asked for: --name my-machine")
     if folder is not None:
         if port or stores or no_open or write or run or host or names or person_header or proxies:
@@ -226,6 +229,13 @@ def invite(
         {"name": by.name, "email": by.email, "may": may, "link": link},
         lambda shown: terminal.fields([("for", by.ident), ("may", may), ("link", shown["link"])]),
     )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _store_of(folder: Path) -> Location:
