@@ -123,6 +123,11 @@ def test_a_thread_outside_of_any_repository_belongs_to_none(site: Site, uwf: Uwf
     thread = site.starts(site.folder)
     assert site.lists(one) == [] and site.lists(site.folder) == [thread]
     assert uwf("thread", "list").json[0]["project"] is None
+    os.chdir(one)
+    empty = uwf("thread", "list", "--all", "--format", "text")
+    assert empty.out.startswith("there are no threads of this project yet;")
+    assert "1 thread of other projects left out; --all-projects includes them" in empty.err
+    assert thread in uwf("thread", "list", "--all", "--all-projects", "--format", "text").out
 
 
 def test_a_push_in_a_project_sends_its_threads_and_what_they_need(

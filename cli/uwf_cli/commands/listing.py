@@ -109,7 +109,9 @@ def list_(
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     if not value:
         if not instance.threads.meant(archived=True):
-            return "there are no threads yet; uwf thread start WORKFLOW -p TASK begins one"
+            project = instance.threads.projects.here
+            where = "" if project is None else " of this project"
+            return f"there are no threads{where} yet; uwf thread start WORKFLOW -p TASK begins one"
         return "no such threads; uwf thread list --all shows every one"
     names = short_ids(instance, wide)
     several = wide or len({item["name"] for item in value if item["name"]}) > 1
