@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from commands import git, loose
 from conftest import Uwf
+from hypothesis import given
+from hypothesis import strategies as st
 from landing_forge import LandingForge, one_forge
 from landing_shop import Shop
 from workflows import opened
@@ -20,6 +22,7 @@ from uwf_git.ext.landing.effect_records import Effects
 from uwf_git.ext.landing.effects import settle_further
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.words import MERGED, PULL_REQUEST
+from uwf_git.workspaces.attribution import ProjectCommit, oldest_of
 
 ADA = "Ada Example"
 SPLIT = f"""\
@@ -736,3 +739,10 @@ def test_files_of_any_name_have_their_writers(shop: WrittenProject) -> None:
         ]
         text = shop.uwf("--format", "text", "blame", "--", name).out
         assert text.count("\n") == 2 and "\x1b" not in text
+
+
+@given(st.permutations(range(6)))
+def test_the_oldest_commit_is_the_ancestor_of_those_of_its_second(order: list[int]) -> None:
+    commits = [ProjectCommit(str(n), (), "", 0, 100 + n // 3, "", ()) for n in order]
+    assert oldest_of(commits, lambda one, other: int(one) < int(other)) == "0"
+    assert oldest_of([], lambda *_: False) == ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import extensions
@@ -237,7 +237,7 @@ class Attributions:
     @property
     def oldest(self) -> str:
         """The commit here at which the oldest code began, "" without any."""
-        return min(self._begun.values(), key=lambda item: item.time).commit if self._begun else ""
+        return oldest_of(self._begun.values(), self._project.is_ancestor)
 
     def commits(self, ids: Collection[str]) -> dict[str, ProjectCommit]:
         """Return commits of the project, by their ids."""
@@ -533,6 +533,16 @@ class Attributions:
         """Return the thread that a step is of: of its forks one that the commit claims, else the oldest."""
         claimed = (holder for holder in self._holders[step.node] if holder in commit.claims)
         return next(claimed, thread or step.thread)
+
+
+def oldest_of(commits: Collection[ProjectCommit], is_ancestor: Callable[[str, str], bool]) -> str:
+    """Return the oldest commit, of those of one second the ancestor of the others; "" of none."""
+    first = min((item.time for item in commits), default=0)
+    oldest = ""
+    for item in commits:
+        if item.time == first and (not oldest or is_ancestor(item.commit, oldest)):
+            oldest = item.commit
+    return oldest
 
 
 class _Place(NamedTuple):
