@@ -11,7 +11,7 @@ from typing import Any
 
 from uwf_git.base.text import iso as iso
 from uwf_git.base.text import one_line
-from uwf_git.base.thread_states import ThreadState, words
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.types import role_name
 
 FORMATS = ("text", "json", "yaml")
@@ -109,15 +109,19 @@ def who_waits(value: Mapping[str, Any]) -> str:
     return f"{value['assignee']} is {role}" if value.get("assignee") else f"you are {role}"
 
 
-def branches_text(counts: Mapping[str, int]) -> str:
-    """Return how the branches of a thread stand: `3 of 8 have ended, 1 killed; 1 failed, 2 running, 2 idle`. One that
-    failed may be tried again."""
-    ends = words((ThreadState.COMPLETED, ThreadState.KILLED))
-    ended = {status: counts[status] for status in ends if status in counts}
-    bad = [f"{number} {status}" for status, number in ended.items() if status == ThreadState.KILLED.word]
-    begin = ", ".join([f"{sum(ended.values())} of {sum(counts.values())} have ended", *bad])
-    others = [f"{number} {status}" for status, number in counts.items() if status not in ended]
-    return "; ".join(filter(None, [begin, ", ".join(others)]))
+def branches_text(counts: Mapping[str, int], ended: int) -> str:
+    """Return how the branches of a thread stand: `4 of 8 have ended, 1 failed, 1 killed; 1 failed, 3 idle`. One that
+    failed and has not ended may be tried again."""
+    failed = ThreadState.FAILED.word
+    ends = {state.word: counts.get(state.word, 0) for state in ThreadState if state.is_ended}
+    ends[failed] = ended - sum(number for word, number in ends.items() if word != failed)
+    rest = {word: number - ends.get(word, 0) for word, number in counts.items()}
+    begin = f"{ended} of {sum(counts.values())} have ended"
+    bad = (ThreadState.WITH_FAILURES.word, failed, ThreadState.KILLED.word)
+    begin = ", ".join([begin, *(f"{ends[word]} {word}" for word in bad if ends[word])])
+    return "; ".join(
+        filter(None, [begin, ", ".join(f"{number} {word}" for word, number in rest.items() if number)])
+    )
 
 
 def approvals_line(approvals: Mapping[str, Any]) -> str:

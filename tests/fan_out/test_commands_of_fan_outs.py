@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 from conftest import Uwf
 from fan_outs import World, audit, failing, refused
+from uwf_cli.output import branches_text
 
 from uwf_git.api import control
 from uwf_git.api.cockpit.inbox import inbox
@@ -54,6 +56,7 @@ def test_the_state_of_a_thread_that_waits_for_branches_counts_and_lists_them_by_
     assert (value["status"], value["next"]) == (ThreadState.JOINING.word, "$JOIN")
     assert value["branches"] == {
         "counts": {COMPLETED: 1, ThreadState.IDLE.word: 2},
+        "ended": 1,
         "each": [
             {"index": 0, "thread": first, "status": ThreadState.IDLE.word, "item": "a"},
             {"index": 1, "thread": second, "status": COMPLETED, "item": "b"},
@@ -89,6 +92,7 @@ def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(worl
     }
     item = next(each for each in found if each["thread"] == thread)
     assert item["branches"] == {COMPLETED: 1, FAILED: 1, ThreadState.IDLE.word: 1}
+    assert item["branchesEnded"] == 1  # the failed one may be tried again
     whole = {each["thread"]: each["parent"] for each in thread_items(world.instance, every)}
     assert whole == {thread: None, **dict.fromkeys(branches, thread)}
 
@@ -397,3 +401,40 @@ def test_branches_of_a_workflow_that_is_not_registered_are_a_warning_with_its_li
     assert uwf("workflow", "put", path).json["warnings"] == [warning]
     world.put(path.read_text().replace("name: calls", "name: audits"))
     assert uwf("workflow", "validate", path).json["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "ended", "text"),
+    [
+        ({COMPLETED: 3, FAILED: 1}, 3, "3 of 4 have ended; 1 failed"),
+        ({COMPLETED: 3, FAILED: 1}, 4, "4 of 4 have ended, 1 failed"),
+        (
+            {COMPLETED: 1, FAILED: 2, KILLED: 1, "idle": 1},
+            3,
+            "3 of 5 have ended, 1 failed, 1 killed; 1 failed, 1 idle",
+        ),
+        ({COMPLETED: 1, "left": 2}, 1, "1 of 3 have ended; 2 left"),
+    ],
+)
+def test_a_branch_that_failed_and_may_be_tried_again_has_not_ended(
+    counts: dict[str, int], ended: int, text: str
+) -> None:
+    assert branches_text(counts, ended) == text
+
+
+def test_list_pages_and_matrix_count_the_same_branches_as_ended(
+    world: World, uwf: Uwf, client: httpx.Client
+) -> None:
+    thread = world.start()
+    first, second, third = world.forked(thread)
+    world.step(first)
+    world.roles["fixer"] = failing()
+    for branch in (second, third):
+        assert isinstance(refused(lambda branch=branch: world.step(branch)), AgentFailed)
+    assert "(1 of 3 branches)" in uwf("thread", "list", "--format", "text").out
+    for command in ("show", "branches"):
+        assert "1 of 3 have ended; 2 failed" in uwf("thread", command, thread, "--format", "text").out
+    for path in ("/threads?tab=all", f"/thread/{thread}", f"/thread/{thread}/matrix"):
+        assert "1 of 3 have ended; 2 failed" in client.get(path).text
+    (row, _) = re.findall(r'<li id="q-(.*?)</li>', client.get("/").text, re.DOTALL)
+    assert f"branch 1 of {thread[-6:]}" in row or f"branch 2 of {thread[-6:]}" in row

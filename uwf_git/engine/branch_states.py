@@ -57,25 +57,28 @@ def counts(statuses: Iterable[str]) -> dict[str, int]:
 
 
 def awaited_value(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return `branches` of a thread that waits for them: how many have each status; empty for others."""
+    """Return `branches` of a thread that waits for them: how many have each status; and how many have ended, since one
+    that failed may be tried again. Empty for others."""
     if not head.waits_for_join:
         return {}
-    return {"branches": counts(branch_words(instance, branches_at(instance, head)))}
+    branches = branches_at(instance, head)
+    return {"branches": counts(branch_words(instance, branches)), "branchesEnded": branches.ended}
 
 
 def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return `branches` of a thread that waits for them: how many have each status, and each by index."""
+    """Return `branches` of a thread that waits for them: how many have each status, how many have ended, and each by
+    index."""
     branches = branches_at(instance, head)
     threads, statuses = [state.thread for state in branches.each], branch_words(instance, branches)
-    return {"branches": _value(threads, statuses, branches.fork)}
+    return {"branches": _value(threads, statuses, branches.ended, branches.fork)}
 
 
-def _value(threads: Sequence[ThreadId], statuses: Sequence[str], fork: Fork) -> dict[str, Any]:
+def _value(threads: Sequence[ThreadId], statuses: Sequence[str], ended: int, fork: Fork) -> dict[str, Any]:
     branches = [
         {"index": index, "thread": thread, "status": status, "item": item_text(item)}
         for index, (thread, status, item) in enumerate(zip(threads, statuses, fork.items, strict=False))
     ]
-    return {"counts": counts(statuses), "each": branches}
+    return {"counts": counts(statuses), "ended": ended, "each": branches}
 
 
 def joined_value(instance: Instance, head: Head) -> dict[str, Any]:
@@ -90,7 +93,8 @@ def joined_value(instance: Instance, head: Head) -> dict[str, Any]:
         elif begins_threads(row.role) and join is not None:
             joined = join_at(instance, join.node)
             threads, statuses = [branch.thread for branch in joined], [branch.status for branch in joined]
-            value = _value(threads, statuses, fork_at(instance, row.node))
+            ended = sum(not branch.is_left for branch in joined)
+            value = _value(threads, statuses, ended, fork_at(instance, row.node))
             return {"branches": {**value, "fork": row.number}}
         elif row.kind not in ("step", "start"):
             break

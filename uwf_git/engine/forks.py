@@ -65,6 +65,11 @@ class Branches(NamedTuple):
         """The branches that have not ended."""
         return tuple(state for state in self.each if not state.state)
 
+    @property
+    def ended(self) -> int:
+        """How many branches have ended."""
+        return len(self.each) - len(self.open)
+
 
 def fork_at(instance: Instance, node: Hash) -> Fork:
     """Return the Fork of a fork's StepNode."""

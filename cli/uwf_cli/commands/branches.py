@@ -49,7 +49,8 @@ def _text(value: Any) -> str:
         for row in value["rows"]
     ]
     joined = f", joined at step {value['joined']}" if value["joined"] else ""
-    head = f"fan-out at step {value['fork']}{joined}: {branches_text(value['counts'])}\n\n"
+    counts = branches_text(value["counts"], value["ended"])
+    head = f"fan-out at step {value['fork']}{joined}: {counts}\n\n"
     more = ""
     if value["more"]:
         after = f"uwf thread branches {value['thread']} --fork {value['fork']} --from {value['first'] + len(rows)}"

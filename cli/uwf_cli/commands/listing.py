@@ -15,7 +15,6 @@ from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.output import ago, dollars, seconds_of
 from uwf_cli.selection import filters, short_ids
 from uwf_git.api.listing import (
-    ENDED,
     SORTS,
     Filters,
     in_order,
@@ -27,7 +26,7 @@ from uwf_git.api.listing import (
     without_quiet_branches,
 )
 from uwf_git.base.errors import Usage
-from uwf_git.base.thread_states import ThreadState, asking_text, is_pausing, words
+from uwf_git.base.thread_states import ThreadState, asking_text, is_pausing
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
@@ -201,8 +200,7 @@ def branches_mark(thread: Mapping[str, Any]) -> str:
     """Return a mark before the title of a thread that waits for branches, else ""."""
     if (counts := thread.get("branches")) is None:
         return ""
-    ended = sum(counts.get(status, 0) for status in words(ENDED))
-    return terminal.style(f"({ended} of {sum(counts.values())} branches)", "dim") + " "
+    return terminal.style(f"({thread['branchesEnded']} of {sum(counts.values())} branches)", "dim") + " "
 
 
 def origin_mark(thread: Mapping[str, Any], names: Callable[[str], str] = str) -> str:

@@ -173,7 +173,7 @@ def _branches(state: Any) -> list[tuple[str, str]]:
     ]
     if len(open_branches) > _LISTED:
         lines.append(f"- and {len(open_branches) - _LISTED} more")
-    counted_by_status = branches_text(branches["counts"])
+    counted_by_status = branches_text(branches["counts"], branches["ended"])
     if "fork" in branches:
         return [
             ("branches", f"{counted_by_status}, joined after step {branches['fork']}"),

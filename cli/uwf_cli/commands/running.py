@@ -278,7 +278,7 @@ def _rows(runs: Sequence[dict[str, Any]]) -> list[str]:
         head = f"{terminal.style(item['thread'], 'bold')}  {item['name'] or ''}{since}"
         who = "between two steps" if item["role"] is None else f"{role_name(item['role'])} {whose(item)}"
         if "branches" in item:
-            who = f"branches: {branches_text(item['branches'])}"
+            who = f"branches: {branches_text(item['branches'], item['branchesEnded'])}"
         lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(item)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]

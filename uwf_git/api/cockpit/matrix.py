@@ -36,7 +36,8 @@ def matrix(instance: Instance, head: Head, fork: int = 0, first: int = 0) -> dic
 
     fork, forks    the number of its step, and those of all fan-outs of the thread, oldest first
     joined         the number of the step that joined them, None if none has
-    counts, total  how many branches have each status, and how many there are
+    counts         how many branches have each status
+    ended, total   how many branches have ended, and how many there are
     roles          the columns, in the order in which branches come to them
     rows           at most SHOWN branches from the index `first` on: `index`, `item`, `thread`, `status`, `steps`,
                    `seconds`, `cost`, `unpriced` (nulls of one that isn't here) and `cells` by role
@@ -56,7 +57,7 @@ def matrix(instance: Instance, head: Head, fork: int = 0, first: int = 0) -> dic
         raise NotFound(f"thread {head.thread} has {which}", hint)
     row, join = chosen
     at = fork_at(instance, row.node)
-    threads, statuses = _branches(instance, head, join)
+    threads, statuses, ended = _branches(instance, head, join)
     rows = _Rows(instance).of(threads[first : first + SHOWN], statuses[first:], at, first)
     return {
         "thread": head.thread,
@@ -64,6 +65,7 @@ def matrix(instance: Instance, head: Head, fork: int = 0, first: int = 0) -> dic
         "forks": numbers,
         "joined": join.number if join is not None else None,
         "counts": counts(statuses),
+        "ended": ended,
         "total": len(threads),
         "roles": _columns(rows),
         "rows": [{key: item for key, item in row.items() if key != "order"} for row in rows],
@@ -84,12 +86,15 @@ def _forks(instance: Instance, head: Head) -> list[tuple[CommitRow, CommitRow | 
 
 def _branches(
     instance: Instance, head: Head, join: CommitRow | None
-) -> tuple[Sequence[ThreadId], Sequence[str]]:
+) -> tuple[Sequence[ThreadId], Sequence[str], int]:
+    """Return the threads of branches, their statuses, and how many have ended."""
     if join is not None:
         joined = join_at(instance, join.node)
-        return [branch.thread for branch in joined], [branch.status for branch in joined]
+        threads, statuses = [branch.thread for branch in joined], [branch.status for branch in joined]
+        return threads, statuses, sum(not branch.is_left for branch in joined)
     branches = branches_at(instance, head)
-    return [branch.thread for branch in branches.each], branch_words(instance, branches)
+    threads = [branch.thread for branch in branches.each]
+    return threads, branch_words(instance, branches), branches.ended
 
 
 class _Rows:

@@ -205,7 +205,7 @@ class _Run:
         if not self._head.waits_for_join:
             return ""
         branches = branches_at(self._instance, self._head)
-        return f"{branches.fork.size - len(branches.open)} of {branches.fork.size} done"
+        return f"{branches.ended} of {branches.fork.size} done"
 
     # The bars
 

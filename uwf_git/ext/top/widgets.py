@@ -39,7 +39,6 @@ _SILENT = 180  # seconds after which silence is told
 _SHOWN = 8.0  # seconds that a message stays
 _TITLE = 300  # characters
 _FIRST = 40  # rows that are read before the size is known
-_ENDS = {state.word for state in ThreadState if state.is_ended}
 
 Parts = Sequence[tuple[str, str]]
 
@@ -183,14 +182,10 @@ def problem_of(row: Row) -> str:
 
 def _mark(row: Row, item: Item) -> str:
     counts = item.get("branches")
-    branches = f"{_ended(counts)} of {sum(counts.values())}" if counts else ""
+    branches = f"{item['branchesEnded']} of {sum(counts.values())}" if counts else ""
     below = ", ".join(filter(None, (branches, thread_states.asking_text(item))))
     marks = "pausing: " if row.is_pausing else "", f"({below}) " if below else ""
     return "".join(marks) + ("fork: " if item.get("forkedFrom") else "")
-
-
-def _ended(counts: dict[str, int]) -> int:
-    return sum(number for word, number in counts.items() if word in _ENDS)
 
 
 def _about(item: Item, now: float) -> str:
