@@ -98,7 +98,7 @@ def test_every_page_has_its_picture(
         "start": "/start?workflow=solve-issue",
     }
     for name, address in pages.items():
-        _take(browser_page, site.address + address, name, 1280, 1700 if name == "thread" else 900)
+        _take(browser_page, site.address + address, name, 1280, 660 if name == "waiting" else 900)
     for name in ("threads", "running"):
         browser_page.emulate_media(color_scheme="dark")
         _take(browser_page, site.address + pages[name], f"{name}-dark-narrow", 360, 760)
@@ -117,5 +117,6 @@ def _take(page: Page, address: str, name: str, width: int, height: int) -> None:
         from PIL import Image
 
         with Image.open(path) as image:
-            few = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+            # The colours of the smallest signs too, and the grounds as they are.
+            few = image.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE, 3, dither=Image.Dither.NONE)
         few.save(path, optimize=True)
