@@ -372,12 +372,16 @@ def test_what_is_said_at_the_edge_leaves_the_answer_to_be_seen(
         assert bar and box and box["y"] + box["height"] <= bar["y"]
 
 
-def test_keys_stand_at_the_foot_of_a_short_page(serve: Serve, browser_page: Page) -> None:
+def test_keys_stand_at_the_foot_of_a_short_page_and_of_a_wide_thread(
+    serve: Serve, browser_page: Page, lived_in: LivedIn
+) -> None:
     serving = serve()
     browser_page.goto(serving.launch)
-    browser_page.goto(f"{serving.address}/search")
-    box = browser_page.locator("#keys-foot").bounding_box()
-    assert box and box["y"] + box["height"] == browser_page.evaluate("innerHeight")
+    browser_page.set_viewport_size({"width": 1440, "height": 900})
+    for path in ("/search", f"/thread/{lived_in.completed}"):
+        browser_page.goto(serving.address + path)
+        box = browser_page.locator("#keys-foot").bounding_box()
+        assert box and box["y"] + box["height"] == 900
 
 
 def test_the_inbox_fills_the_window_and_no_more(serve: Serve, browser_page: Page, gates: list[str]) -> None:
