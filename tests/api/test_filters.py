@@ -14,7 +14,7 @@ from workflows import opened
 from uwf_git.api.filters import VIEWS, parse_filters, views
 from uwf_git.api.listing import Filters
 from uwf_git.base.errors import Usage
-from uwf_git.base.thread_states import ThreadState
+from uwf_git.base.thread_states import states_of
 from uwf_git.store.instance import Instance
 
 
@@ -32,7 +32,7 @@ def test_a_line_has_the_options_of_the_list_and_its_other_words_are_searched_for
         instance,
         "--status failed,idle --workflow=solve 'csv export' quotes --all --sort cost --since 12h",
     )
-    assert parsed.states == {*(ThreadState.FAILING, ThreadState.FAILED, ThreadState.IDLE, ThreadState.STUCK)}
+    assert parsed.states == {*states_of("failed"), *states_of("idle")}
     assert (parsed.workflow, parsed.search, parsed.sort, parsed.ended) == (
         "solve",
         "csv export quotes",
@@ -111,7 +111,7 @@ def test_views_are_saved_in_the_configuration_and_options_typed_go_before_theirs
         assert wrong["message"] == f"view {view}: {problem}"
     assert "no thread was named" in uwf("thread", "pause", "--view", "dear", check=2).error["message"]
     parsed = parse_filters(opened(), "--view=night csv")
-    assert (parsed.states, parsed.search) == ({ThreadState.FAILING, ThreadState.FAILED}, "csv")
+    assert (parsed.states, parsed.search) == ({*states_of("failed")}, "csv")
     tried = uwf("thread", "retry", "--view", "night", "--agent", "uwf-rehearse")
     assert [item["thread"] for item in uwf("thread", "list", "--status", "completed").json] == [other], tried
 

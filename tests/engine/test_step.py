@@ -284,6 +284,8 @@ def test_an_agent_that_outlives_its_engine_counts_as_running_and_its_work_is_not
     while uwf("thread", "show", thread).json["status"] == "running":
         time.sleep(0.02)
         assert time.monotonic() < deadline
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert uwf("thread", "attempts", thread).json == []
     done = uwf("thread", "step", thread, "--agent", "no-such-agent").json
     assert done["role"] == "writer"
     (step,) = uwf("thread", "steps", thread).json
@@ -302,8 +304,11 @@ def test_what_an_agent_failed_at_after_its_engine_was_gone_is_kept_too(
     while uwf("thread", "show", thread).json["status"] == "running":
         time.sleep(0.02)
         assert time.monotonic() < deadline
+    shown = uwf("thread", "show", thread).json
+    assert shown["status"] == "failed"
     assert uwf("thread", "step", thread).json["role"] == "writer"
     (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["error"] == shown["error"]
     assert "all that work" in uwf("thread", "step-details", attempt["attempt"]).out
 
 

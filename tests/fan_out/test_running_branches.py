@@ -146,7 +146,8 @@ def test_what_a_killed_process_did_not_finish_is_done_by_the_next_run_and_nothin
     for pid in (parent(agent), agent):
         kill(pid)
     running.communicate()
-    assert running.returncode == NotRunning.exit_status
+    # Whether its agent is seen to end before the run looks is left to chance.
+    assert running.returncode in (AgentFailed.exit_status, NotRunning.exit_status)
     processes.let_go()
     uwf("thread", "run", thread, *processes.options)
     assert [each[1:3] for each in processes.fixers(2)] == [["Fix", "c"]] * 2

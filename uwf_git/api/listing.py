@@ -27,7 +27,11 @@ ALL = frozenset(ThreadState)
 ENDED = frozenset(state for state in ThreadState if state.is_ended)
 ACTIVE = ALL - ENDED - {ThreadState.CORRUPT}
 """The states of threads that can be read and have not ended."""
-TO_STEP = frozenset(state for state in ALL if state.is_ready or state.actor is Actor.BRANCHES)
+TO_STEP = frozenset(
+    state
+    for state in ALL
+    if state.is_ready or state.actor is Actor.BRANCHES or state is ThreadState.INTERRUPTED
+)
 """The states of threads that a step, or one of their branches, may take on."""
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.thread_states import Actor, Group, Request, ThreadState, states_of
+from uwf_git.base.thread_states import Actor, Request, ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.thread_state import EndedState, asking_below, ended_state, thread_state
+from uwf_git.engine.thread_state import EndedState, asking_below, ended_state, failure_reason, thread_state
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
@@ -114,8 +114,8 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     following = outlook(instance, head)
     if following.problem is not None:
         return Stuck(following.problem, state.word)
-    if state.group is Group.FAILED and (attempt := instance.attempts.last(head)) is not None:
-        return Failed(attempt.error, status=state.word)
+    if state.is_failing:
+        return Failed(failure_reason(instance, head, state), status=state.word)
     return Idle(following.next or "", state.word)
 
 

@@ -58,6 +58,7 @@ class Resting(Protocol):
     def awaits_person(self) -> bool: ...
     def awaits_branches(self) -> bool: ...
     def has_failed(self) -> bool: ...
+    def was_interrupted(self) -> bool: ...
     def has_asking_call(self) -> bool: ...
 
 
@@ -143,6 +144,15 @@ class ThreadState(Enum):
         "failed",
         when=lambda thread: thread.has_failed(),
     )
+    INTERRUPTED = StateRow(
+        "failed",
+        "its step was interrupted",
+        errors.AgentFailed,
+        AGENT,
+        Group.FAILED,
+        "red",
+        when=lambda thread: thread.was_interrupted(),
+    )
     CALL_ASKS = _waiting(
         "a call of its code asks a question", Request.CALL, "", lambda thread: thread.has_asking_call()
     )
@@ -210,6 +220,11 @@ class ThreadState(Enum):
     def is_ready(self) -> bool:
         """Whether the thread's own next step is due, and the last one hasn't failed."""
         return self.actor is AGENT and self.group is Group.RUNNING
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last try at the next step has failed."""
+        return self.actor is AGENT and self.group is Group.FAILED
 
     @property
     def goes_on(self) -> bool:

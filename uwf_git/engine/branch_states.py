@@ -13,7 +13,7 @@ from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.engine.forks import Branches, branches_at, fork_at, join_at, pending
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
-from uwf_git.engine.thread_state import ThreadStates
+from uwf_git.engine.thread_state import ThreadStates, failure_reason, thread_state
 from uwf_git.format.fan_out import Fork
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import JOIN_OUTPUT
@@ -135,8 +135,9 @@ def raise_if_at_rest(instance: Instance, head: Head) -> None:
 
 
 def _error_of(instance: Instance, thread: ThreadId) -> str:
-    attempts = instance.attempts.all(thread)
-    return f": {attempts[-1].error}" if attempts else ""
+    head = instance.threads.head(thread)
+    reason = failure_reason(instance, head, thread_state(instance, head))
+    return f": {reason}" if reason else ""
 
 
 def branch_value(instance: Instance, head: Head) -> dict[str, Any]:

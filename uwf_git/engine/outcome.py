@@ -107,7 +107,7 @@ def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | Non
     if standing is not None and standing.reached is None:
         standing = None
     # The lock is ours, and gone when this is read.
-    resting = RestingThread(instance, at.head)
+    resting = RestingThread(instance, at.head, is_ours=True)
     resting.standing = standing
     state = resting.state()
     turn: HumanTurn | None = None

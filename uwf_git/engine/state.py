@@ -13,7 +13,7 @@ from uwf_git.engine.conversation import at_rest, in_conversation, is_conversatio
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.step_parts import parts_of
-from uwf_git.engine.thread_state import RestingThread, asking_below, thread_state
+from uwf_git.engine.thread_state import RestingThread, asking_below, failure_reason, thread_state
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
@@ -85,8 +85,7 @@ def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]
                 "questions": questions,
             }
         case Request.LEAVE | None:
-            is_failing = state is ThreadState.FAILING
-            return {"error": instance.attempts.all(head.thread)[-1].error} if is_failing else {}
+            return {"error": failure_reason(instance, head, state)} if state.is_failing else {}
         case _:
             assert_never(state.request)
 

@@ -12,6 +12,7 @@ from uwf_git.base.thread_states import RESTS, ThreadState
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
 from uwf_git.engine.conversation import at_rest, in_conversation
 from uwf_git.format.endings import COMPLETED, FAILED
+from uwf_git.format.kinds import HUMAN, STEP_INTERRUPTED
 from uwf_git.format.types import CODE
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.threads import DamagedThread
@@ -22,15 +23,20 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head
     from uwf_git.store.index import ArchiveRow
     from uwf_git.store.instance import Instance
+    from uwf_git.store.private import EngineOrder
 
 EndedState = Literal[ThreadState.COMPLETED, ThreadState.WITH_FAILURES, ThreadState.FAILED, ThreadState.KILLED]
 
 
 class RestingThread:
-    """A thread without a process, for `base.thread_states.Resting`."""
+    """A thread without a process, for `base.thread_states.Resting`. `is_ours`: this process holds its lock."""
 
-    def __init__(self, instance: Instance, head: Head, people: HumanRoles | None = None) -> None:
-        self._instance, self.head, self._people = instance, head, people
+    _is_ours = False
+
+    def __init__(
+        self, instance: Instance, head: Head, people: HumanRoles | None = None, is_ours: bool = False
+    ) -> None:
+        self._instance, self.head, self._people, self._is_ours = instance, head, people, is_ours
 
     def seconds_idle(self) -> float:
         return time.time() - self.head.updated
@@ -71,7 +77,10 @@ class RestingThread:
 
     def has_failed(self) -> bool:
         is_tried = self._instance.store.repository.ref(ATTEMPTS + self.head.thread) is not None
-        return is_tried and self._instance.attempts.failed(self.head)
+        return is_tried and self._instance.attempts.failed(self.head) and not self.was_interrupted()
+
+    def was_interrupted(self) -> bool:
+        return not self._is_ours and interrupted_order(self._instance, self.head) is not None
 
     def has_asking_call(self) -> bool:
         is_code = self._instance.threads.is_code(self.head.row.workflow)
@@ -87,6 +96,7 @@ class ThreadStates:
         from uwf_git.engine.pause import paused_threads
 
         self.instance = instance
+        self.ordered = instance.runs.ordered()  # before the locks: who begins now is none that was killed
         self.running, self.paused = instance.locks.held(), paused_threads(instance)
         self.tried = frozenset(instance.store.repository.ref_names(ATTEMPTS))
         self.code = frozenset(instance.store.index.hashes_of_type(CODE))
@@ -140,6 +150,9 @@ class _OneOfMany(RestingThread):
     def has_failed(self) -> bool:
         return ATTEMPTS + self.head.thread in self._look.tried and super().has_failed()
 
+    def was_interrupted(self) -> bool:
+        return self.head.thread in self._look.ordered and super().was_interrupted()
+
     def has_asking_call(self) -> bool:
         return self.head.row.workflow in self._look.code and super().has_asking_call()
 
@@ -153,6 +166,30 @@ def thread_state(instance: Instance, head: Head) -> ThreadState:
 
 def _asks_leave(instance: Instance, thread: ThreadId) -> bool:
     return instance.runs.has_requests(thread) and bool(instance.permission_files.waiting(thread))
+
+
+def interrupted_order(instance: Instance, head: Head) -> EngineOrder | None:
+    """Return the order of a step whose engine was killed, unless what its agent left is to be taken over, a user broke
+    it off, or somebody works on the thread."""
+    runs, thread = instance.runs, head.thread
+    order = runs.read_order(thread)
+    if order is None or order.head != head.node or order.command[:1] == (HUMAN,):
+        return None
+    report = runs.answer_to(thread, order.head, order.role)
+    if (report is not None and report.step) or runs.answers(thread, order) or runs.broken_off(thread):
+        return None
+    return None if instance.locks.is_held(thread) or at_rest(instance, head) else order
+
+
+def failure_reason(instance: Instance, head: Head, state: ThreadState) -> str:
+    """Return why the last try at a thread's next step has failed, "" if it hasn't."""
+    if not state.is_failing:
+        return ""
+    if state is ThreadState.INTERRUPTED:
+        report = instance.runs.read_report(head.thread)
+        return (report.error if report is not None else "") or STEP_INTERRUPTED
+    attempt = instance.attempts.last(head)
+    return attempt.error if attempt is not None else ""
 
 
 def ended_state(archive: ArchiveRow) -> EndedState:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from uwf_git.base import log
 from uwf_git.base.errors import (
     AgentFailed,
-    Busy,
     Killed,
     NotFound,
     Oversized,
@@ -18,21 +17,21 @@ from uwf_git.base.errors import (
     UwfError,
 )
 from uwf_git.base.text import encodable, without_colours
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.performer import SHOWN, AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
+from uwf_git.engine.thread_state import failure_reason, interrupted_order
 from uwf_git.engine.turn.hooks import Turn, Work
 from uwf_git.engine.turn.worktree import failed_code
-from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import KILLED_NOW, PAUSED_NOW, Attempt, Revision, parse_attempt
+from uwf_git.format.kinds import KILLED_NOW, PAUSED_NOW, STEP_INTERRUPTED, Attempt, Revision, parse_attempt
 from uwf_git.format.words import FAILED, THROTTLED, TIMEOUT
 from uwf_git.store.history import Head
 from uwf_git.store.private import KILL, PAUSE, AgentReport
 from uwf_git.workflow.turn import Outlook
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
-
-_INTERRUPTED = "the step was interrupted"
 
 
 def finished_work(work: Work, is_judged: bool = True) -> AgentResult | None:
@@ -50,7 +49,7 @@ def finished_work(work: Work, is_judged: bool = True) -> AgentResult | None:
         elif not runs.notes(work.thread):
             _keep_traces(work, AgentResult(agent=order.name))
             return None
-        result = AgentResult(error=AgentFailed(_INTERRUPTED))
+        result = AgentResult(error=AgentFailed(STEP_INTERRUPTED))
         log.info("P1DTS74H", "finds what was said before the last run was interrupted", agent=order.name)
     else:
         return None
@@ -85,7 +84,7 @@ def keep(
     if detail is None and order is not None and (noted := salvage(instance, head, order)):
         agent, detail = noted
     if detail is None and not (result.stdout.strip() or result.stderr.strip()):
-        result = result._replace(stdout=_printed(work))
+        result = result._replace(stdout=_printed(work.instance, work.thread))
 
     def clean(text: str) -> str:
         return instance.redactor.text(encodable(text))[0]
@@ -112,16 +111,16 @@ def keep(
     instance.runs.clear(work.thread)
 
 
-def _printed(work: Work) -> str:
+def _printed(instance: Instance, thread: ThreadId) -> str:
     """Return the end of the lines that a command has printed for those who watch."""
-    _, data, _ = work.instance.runs.printed(work.thread)
+    _, data, _ = instance.runs.printed(thread)
     return without_colours(data.decode("utf-8", "replace"))[-SHOWN:]
 
 
 def _keep_traces(work: Work, result: AgentResult) -> None:
     """Keep the files and the lines of an agent that was killed before it had a turn, if there are any."""
-    if (code := failed_code(work)) is not None or _printed(work).strip():
-        keep(work, result, AgentFailed(_INTERRUPTED), once=True, code=code)
+    if (code := failed_code(work)) is not None or _printed(work.instance, work.thread).strip():
+        keep(work, result, AgentFailed(STEP_INTERRUPTED), once=True, code=code)
 
 
 def failure(work: Work, result: AgentResult, error: AgentFailed | NotFound) -> AgentFailed:
@@ -186,17 +185,23 @@ def record_leftovers(instance: Instance, head: Head, reason: str = KILLED_NOW) -
         log.warning("R6GT1MZ8", "what was left behind isn't kept: {error}", error=error.message)
 
 
-def record_interrupted(instance: Instance, thread: ThreadId) -> None:
-    """Record the work of an agent whose engine was killed as a failed attempt, for those who ask for it before the next
-    step does. Answers that this step may take over are left, as is all while somebody works on the thread or the store
-    cannot be written to. May move `refs/uwf/attempts/<ULID>`."""
-    runs = instance.runs
-    order = runs.read_order(thread)
-    if order is None or runs.read_report(thread) is not None or runs.answers(thread, order):
-        return
-    with contextlib.suppress(Busy, NotFound, StoreUnwritable), instance.locks.hold(thread):
-        if runs.read_report(thread) is None and not runs.answers(thread, order):
-            record_leftovers(instance, instance.threads.active_head(thread), _INTERRUPTED)
+def interrupted_attempt(instance: Instance, head: Head) -> Attempt | None:
+    """Return what the next step will record of a step whose engine was killed, as far as the files in the private
+    folder show it; None if there is none."""
+    order = interrupted_order(instance, head)
+    if order is None:
+        return None
+    history, clean = instance.threads.history(head), instance.redactor.text
+    return Attempt(
+        start=history.start_hash,
+        prev=history.prev,
+        role=order.role,
+        agent=clean(order.name)[0],
+        error=clean(failure_reason(instance, head, ThreadState.INTERRUPTED))[0],
+        detail=None,
+        stdout=clean(_printed(instance, head.thread))[0],
+        stderr="",
+    )
 
 
 def was_killed(instance: Instance, head: Head, kept: bool = False) -> Killed:

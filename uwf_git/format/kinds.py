@@ -44,6 +44,8 @@ INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
     "broken off, the thread was killed",
 )
 # Errors of attempts that nothing was wrong with.
+STEP_INTERRUPTED = "the step was interrupted"
+"""The error of a step whose engine was killed."""
 ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW, KILLED_NOW})
 EXTRACT = "extract"
 """The tool whose turns hold what a model read out of a text."""

@@ -244,6 +244,14 @@ class Runs:
         value = self._read(self._path(thread, "json"), EngineOrder)
         return None if value is None else EngineOrder(**value | {"command": tuple(value.get("command", ()))})
 
+    def ordered(self) -> frozenset[str]:
+        """Return the threads that have an order."""
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208
+        except OSError:
+            return frozenset()
+        return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
     def nonce(self, thread: ThreadId) -> str:
         """Return this process's nonce for a thread's order, "" if none."""
         return self._nonces.get(thread, self._given)

@@ -480,13 +480,13 @@ _DETAILS = Record(
 def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Everything the agents wrote is kept.
 
-    JSON has the end of the answer and of the output beside it. What a killed step left is recorded first.
+    JSON has the end of the answer and of the output beside it. What a killed step left is last, without an id: the next
+    step records it.
     """
     from uwf_git.api.cockpit.step import answer_of_attempt
-    from uwf_git.engine.unfinished import record_interrupted
+    from uwf_git.engine.unfinished import interrupted_attempt
 
     instance, wanted = invocation.instance, find_thread(invocation, thread)
-    record_interrupted(instance, wanted)
     rows = []
     for attempt in instance.attempts.all(wanted):
         fields = attempt._asdict()
@@ -503,6 +503,23 @@ def attempts(invocation: Invocation, thread: str) -> None:
                 "time": iso(attempt.time),
                 **resets,
                 **code,
+            }
+        )
+    if (left := interrupted_attempt(instance, instance.threads.head(wanted))) is not None:
+        rows.append(
+            {
+                "attempt": None,
+                "number": len(rows) + 1,
+                "prev": left.prev,
+                "role": left.role,
+                "agent": left.agent,
+                "error": left.error,
+                "detail": None,
+                "stdout": left.stdout,
+                "stderr": "",
+                "time": iso(instance.runs.began(wanted) or 0),
+                "cause": left.cause,
+                "answer": "",
             }
         )
     role = ("role", "{role:role}")

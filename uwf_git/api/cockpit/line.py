@@ -14,7 +14,7 @@ from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import known_outlooks, outlook
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.thread_state import asking_below
+from uwf_git.engine.thread_state import asking_below, failure_reason
 
 if TYPE_CHECKING:
     from uwf_git.engine.progress import Progress, Watch
@@ -102,8 +102,11 @@ class Lines:
         if state is ThreadState.PAUSED and (pause := pause_of(instance, head.thread)) is not None:
             by = f"paused by {pause.who}"
             return line._replace(text=f"{by}: {pause.reason}" if pause.reason else by)
-        if state is ThreadState.FAILING and (attempt := instance.attempts.last(head)) is not None:
-            return line._replace(text=attempt.error, attempt=instance.attempts.newest(head.thread))
+        if state.is_failing and (reason := failure_reason(instance, head, state)):
+            tried = instance.attempts.newest(head.thread)
+            if state is ThreadState.INTERRUPTED and (began := instance.runs.began(head.thread)) is not None:
+                tried = (tried[0] if tried else 0) + 1, int(began)  # its number once a step has recorded it
+            return line._replace(text=reason, attempt=tried)
         if state is ThreadState.CALL_ASKS and (asking := asking_below(instance, head)):
             question = outlook(instance, asking[0])
             return line._replace(now=question.asks or line.now, text=question.question or "", kind=QUESTION)

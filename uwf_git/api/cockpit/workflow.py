@@ -12,7 +12,7 @@ from uwf_git.api.cockpit.rows import rows_of, without_remarks
 from uwf_git.api.listing import Filters, ListedThread, listed, without_quiet_branches
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import iso, nearest
-from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.base.thread_states import Group
 from uwf_git.engine.next_turn import outlook
 from uwf_git.format.types import FORK
 from uwf_git.store.history import Head
@@ -137,7 +137,7 @@ def _figures(runs: Sequence[ListedThread], spent: Mapping[ThreadId, _Spent]) -> 
         "runs": len(runs),
         "ended": sum(run.has_ended or run.state.group is Group.FAILED for run in runs),
         "failed": failed,
-        "failing": sum(run.state is ThreadState.FAILING for run in runs),
+        "failing": sum(run.state.is_failing for run in runs),
         "cost": round(sum(costs), 6) if costs else None,
         "medianCost": round(median(ended_costs), 6) if ended_costs else None,
         "unpriced": sum(item.unpriced for item in every),

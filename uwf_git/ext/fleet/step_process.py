@@ -311,7 +311,9 @@ def branches_to_queue(
         if branch.head is not None and state is not None and state.goes_on
     ][:most]
     failed = [
-        branch.head for branch, state in states if branch.head is not None and state is ThreadState.FAILING
+        branch.head
+        for branch, state in states
+        if branch.head is not None and state is not None and state.is_failing
     ][:most]
     return [
         (head.thread, head.node, next_queue(instance, head, thread_outlook(instance, head).next, agent))
