@@ -293,7 +293,7 @@ def test_grep_finds_what_was_asked_answered_and_put_out_once_in_all_threads(
         assert found[2]["step"] == uwf("thread", "steps", asked).json[0]["step"]
         assert found[2]["role"] == "writer"
     [output] = uwf("grep", "-F", "pi|p").json  # which a table of its page can't show as it is
-    assert (output["thread"], output["where"], output["text"]) == (piped, "output", '"text": "a pi|pe"')
+    assert (output["thread"], output["where"], output["text"]) == (piped, "output", "text: a pi|pe")
     assert [each["role"] for each in uwf("grep", "-E", "comma|appro+ved", "--role", "critic").json] == [
         "critic"
     ]
@@ -311,8 +311,8 @@ def test_a_match_is_shown_with_the_lines_around_it(uwf: Uwf) -> None:
     one, other = uwf("grep", "needle", "-C", "2").json
     assert one["before"] == ["The first", ""] and one["after"] == ["and another needle", "x" * 499 + "…"]
     assert other["before"] == ["", "A needle here"]
-    (output,) = uwf("grep", "-F", "pi|pe", "--context", "9").json  # of its node nothing but the payload
-    assert (output["before"], output["text"], output["after"]) == (["{"], '"text": "a pi|pe"', ["},"])
+    (output,) = uwf("grep", "-F", "pi|pe", "--context", "9").json
+    assert (output["before"], output["text"], output["after"]) == ([], "text: a pi|pe", [])
     assert "before" not in uwf("grep", "needle").json[0]
     _, shown = on_terminal("grep", "A needle", "-C1", env={"NO_COLOR": "1"}, columns=80)
     number = one["line"]
@@ -321,6 +321,17 @@ def test_a_match_is_shown_with_the_lines_around_it(uwf: Uwf) -> None:
         f"{number}: A needle here",
         f"{number + 1}- and another needle",
     ]
+
+
+def test_a_match_in_an_output_is_a_line_of_its_own_text(uwf: Uwf) -> None:
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    text = 'It is a_snake & <b>bold</b>, \\u202eevil\\n\\nno \\"snake\\" below'
+    uwf("thread", "step", thread, "--agent", scripted(f'- {{ role: writer, output: {{ text: "{text}" }} }}'))
+    one, other = uwf("grep", "-i", "SNAKE", "-C", "1").json
+    assert (one["where"], one["line"], one["column"]) == ("output", 1, 15)
+    assert one["text"] == "text: It is a_snake & <b>bold</b>, \u202eevil"
+    assert (other["before"], other["line"], other["text"]) == ([""], 3, 'no "snake" below')
+    assert uwf("grep", "-F", "<b>bold").json[0]["text"] == one["text"]
 
 
 def test_a_pattern_that_is_none_is_told_on_one_line(uwf: Uwf, thread: str) -> None:

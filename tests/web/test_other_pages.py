@@ -236,6 +236,15 @@ def test_what_was_found_stands_between_the_lines_around_it(
     assert second == f"by <mark>name</mark> alone{below}"
 
 
+def test_a_hit_in_an_output_is_its_own_text_escaped_once(client: httpx.Client, uwf: Uwf, thread: str) -> None:
+    said = "cannot reach the registry <b>x</b> \\u202e evil"
+    uwf("thread", "step", thread, "--agent", scripted(f'- {{ role: writer, output: {{ text: "{said}" }} }}'))
+    for path in ("/search?q=cannot+reach&kind=text", "/search?q=cannot.reach&kind=E"):
+        (hit,) = re.findall(r"<pre>(.*?)</pre>", client.get(path).text, re.DOTALL)
+        text = html.unescape(re.sub("<[^>]*>", "", hit))
+        assert text == "text: cannot reach the registry <b>x</b> \\u202e evil"
+
+
 def test_keys_go_through_what_was_found(
     serve: Serve, browser_page: Page, uwf: Uwf, forks: tuple[str, str]
 ) -> None:
