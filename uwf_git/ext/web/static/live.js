@@ -285,6 +285,8 @@ function visit(body, spec) {
     apply(page);
     content().focus({ preventScroll: true });
   }
+  // What was refused is said where it is seen.
+  if (source?.matches("form")) content().querySelector("[role=alert]")?.scrollIntoView({ block: "nearest", behavior: "instant" });
   shown = location.href;
   accept();
   tag = document.body.dataset.tag;
