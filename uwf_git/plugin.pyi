@@ -212,6 +212,7 @@ from uwf_git.base.errors import WorkspaceFailed as WorkspaceFailed
 from uwf_git.base.errors import Worse as Worse
 from uwf_git.base.errors import error_of as error_of
 from uwf_git.base.errors import failure_of as failure_of
+from uwf_git.base.extensions import ActionPlan as ActionPlan
 from uwf_git.base.extensions import AgentProgram as AgentProgram
 from uwf_git.base.extensions import Command as Command
 from uwf_git.base.extensions import ConfigSection as ConfigSection

@@ -108,7 +108,7 @@ def test_a_branch_without_a_request_is_no_landing(uwf: Uwf, forge: LandingForge)
     thread = forge.shop.accepted()
     forge.server.failing["POST"] = [Failing(422, {"message": "no"})]
     uwf("land", thread, check=8)
-    assert listed(uwf) == {}
+    assert listed(uwf)[thread]["state"] == "failed"
 
 
 @one_forge

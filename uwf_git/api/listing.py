@@ -310,7 +310,7 @@ def thread_items(
     agents' so far, `started` when its id was made, `waitingBelow` how many threads that work for it wait for a person,
     if any; one that is `paused` while at work pauses after its step. `waits`
     is what is known of what they wait for."""
-    from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines
+    from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines, of_work
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.pause import paused_threads
     from uwf_git.format.ids import time_of
@@ -342,7 +342,7 @@ def thread_items(
             line = Line(None, one_line(head.problem, LONGEST), REASON)
             items.append({**nothing, "thread": head.thread, **line.as_json(), **ending})
             continue
-        row, line = head.row, lines.of(head, thread.state)
+        row, line = head.row, of_work(lines.of(head, thread.state), work.get(head.thread))
         cost, unpriced, seconds = spent.get(head.thread, (None, 0, 0.0))
         items.append(
             {

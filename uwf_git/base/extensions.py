@@ -168,29 +168,53 @@ class Pages(NamedTuple):
 class WorkState(NamedTuple):
     """What became of a thread's work: a `state` for machines, a `text` of a few words for people, and the address of a
     page on it, "" without one. `is_final`: it is where it was to go, or was turned down there; `is_current`: the work
-    at the thread's head has come as far, and nobody here has more to do for it now."""
+    at the thread's head has come as far, and nobody here has more to do for it now. `problem` is why the last try to
+    get it further failed, "" if it didn't."""
 
     state: str
     text: str
     url: str = ""
     is_final: bool = False
     is_current: bool = False
+    problem: str = ""
 
     def as_json(self) -> dict[str, str | None]:
-        return {"state": self.state, "text": self.text, "url": self.url or None}
+        value = {"state": self.state, "text": self.text, "url": self.url or None}
+        return {**value, "problem": self.problem} if self.problem else value
+
+
+class ActionPlan(NamedTuple):
+    """What an action on a thread would do: the `code` that it is about, a `format.kinds.Revision` or None, the `target`
+    that it changes, `how` in a word for machines, and all of it in a `text` for people, "" for nothing to tell."""
+
+    code: Any = None
+    target: str = ""
+    how: str = ""
+    text: str = ""
+
+    @property
+    def state(self) -> str:
+        """What somebody agrees to who was shown the plan, "" for nothing."""
+        return f"{self.code.commit} {self.target}".strip() if self.code is not None else ""
+
+    def as_json(self) -> dict[str, str | None]:
+        commit, base = (self.code.commit, self.code.base) if self.code is not None else (None, None)
+        place = {"target": self.target or None, "how": self.how or None, "text": self.text}
+        return {"commit": commit, "base": base, **place}
 
 
 class ThreadAction(NamedTuple):
     """A command on a thread, for which its page has a button with a `label`, at `/thread/ID/<name>`. `argv` are the
-    words before the thread's id. `offered` is a function of the Instance and the Head that returns whether there is a
-    button; `summary` one of the command's JSON that returns the line to show once it has ended. `queue` is a function
-    of the Instance and heads of finished threads, newest first, that returns the ids of those that wait for it; the
-    inbox lists them under `queue_label`, in a group of its `name`. "" for none."""
+    words before the thread's id. `plan` is a function of the Instance and the Head that returns its `ActionPlan`, or
+    raises a UwfError that says why there is nothing to do: then there is no button; `summary` one of the command's JSON
+    that returns the line to show once it has ended. `queue` is a function of the Instance and heads of finished
+    threads, newest first, that returns the ids of those that wait for it; the inbox lists them under `queue_label`, in
+    a group of its `name`. "" for none."""
 
     name: str
     label: str
     argv: tuple[str, ...]
-    offered: str
+    plan: str
     summary: str
     queue: str = ""
     queue_label: str = ""
@@ -220,7 +244,8 @@ class Extension(NamedTuple):
     gets an Instance and ids of threads, and returns by them the commits, or first digits of their ids, that records say
     they pushed to any branch, or that their work was merged as.
     `work_states` gets an Instance and heads of threads, and returns by its id the `WorkState` of each of whose work it
-    knows more; it is asked if the store has refs of the extension, and only shipped ones are. `checks` gets an Instance
+    knows more; it is asked if the store has refs of the extension or its `notes`, the folder of the private folder with
+    what only this machine knows of it; only shipped ones are. `checks` gets an Instance
     and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that
     is about to be made, and raises to prevent it; only a shipped extension has any.
     """
@@ -242,6 +267,7 @@ class Extension(NamedTuple):
     collected: str = ""
     pushed: str = ""
     work_states: str = ""
+    notes: str = ""
     merge_hint: str = ""
     landed: str = ""
     checks: str = ""
@@ -430,11 +456,19 @@ def pushed(instance: Any, thread: str) -> dict[tuple[str, str], set[str]]:
 def work_states(instance: Any, heads: Collection[Any]) -> dict[str, WorkState]:
     """Return what became of threads' work, by their ids, as far as extensions know."""
     states: dict[str, WorkState] = {}
-    may_have = instance.store.repository.may_have_refs
+    repository = instance.store.repository
     for extension in ours():
-        if extension.work_states and any(may_have(kind.prefix) for kind in extension.refs):
+        if extension.work_states and (
+            any(repository.may_have_refs(kind.prefix) for kind in extension.refs)
+            or (extension.notes and (repository.private / extension.notes).is_dir())
+        ):
             states |= load(extension.work_states)(instance, heads)
     return states
+
+
+def note_folders() -> list[str]:
+    """Return the folders of the private folder that `work_states` depend on."""
+    return [extension.notes for extension in ours() if extension.notes]
 
 
 def merge_hint(thread: str) -> str:

@@ -17,7 +17,7 @@ from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.output import ago, approval_lines, seconds_of, who_waits
 from uwf_cli.selection import short_ids
 from uwf_git.api.cockpit.inbox import FAILED, groups
-from uwf_git.base.text import numbered, one_line
+from uwf_git.base.text import counted, numbered, one_line
 from uwf_git.base.thread_states import Request
 from uwf_git.format.types import role_name
 
@@ -107,9 +107,16 @@ def _detail(value: Any) -> str:
             lines += terminal.wrapped(line, 4)
     for warning in value.get("warnings", ()):
         lines += terminal.wrapped(f"beware: {warning}", 2)
+    if plan := value.get("plan"):
+        lines += terminal.wrapped(_planned(plan), 2)
     if value["reason"] and value["kind"] == Request.QUESTION.value:
         lines += terminal.wrapped(f"({value['reason']})", 2)
     return "\n".join([*lines, "  " + terminal.style(command, "cyan")]) + "\n"
+
+
+def _planned(plan: Any) -> str:
+    code = f"{counted(plan['files'], 'file')} changed, commit {plan['commit'][:12]}" if plan["commit"] else ""
+    return " ".join(filter(None, (plan["text"], code)))
 
 
 def _lines(items: Sequence[Any], names: Callable[[str], str], height: int | None) -> str:

@@ -275,7 +275,10 @@ def _code(state: Any) -> str:
 
 def _work(state: Any) -> str:
     work = state.get("work")
-    return " ".join(filter(None, (work["text"], work["url"]))) if work else ""
+    if not work:
+        return ""
+    problem = f": {work['problem']}" if "problem" in work else ""
+    return " ".join(filter(None, (work["text"] + problem, work["url"])))
 
 
 def _rehearsed(state: Any) -> str:

@@ -27,7 +27,7 @@ from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
 
 if TYPE_CHECKING:
-    from uwf_git.base.extensions import ThreadAction
+    from uwf_git.base.extensions import ActionPlan, ThreadAction
     from uwf_git.engine.waits import Waits
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
@@ -57,9 +57,11 @@ class InboxEntry(NamedTuple):
 def inbox(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return what a person may do something about, as JSON, by `groups`: what agents ask leave for, what asks and
     what is over budget, oldest first; failed threads, without those whose failed end is older than a week or was
-    forked since, and what extensions queue, newest first. `whom` is as in `waiting_for`; of the others it has those
-    that this person has started. `only` are groups. Raises Usage for another group."""
-    return inbox_items(instance, inbox_entries(instance, whom, only))
+    forked since, and what extensions queue, newest first, each with the `plan` of that. `whom` is as in `waiting_for`;
+    of the others it has those that this person has started. `only` are groups. Raises Usage for another group."""
+    entries = inbox_entries(instance, whom, only)
+    items = inbox_items(instance, entries)
+    return [{**item, **_plan(instance, entry)} for item, entry in zip(items, entries, strict=True)]
 
 
 def inbox_entries(instance: Instance, whom: str | None = None, only: Iterable[str] = ()) -> list[InboxEntry]:
@@ -93,7 +95,7 @@ def inbox_entries(instance: Instance, whom: str | None = None, only: Iterable[st
 
 
 def inbox_items(instance: Instance, entries: Sequence[InboxEntry]) -> list[dict[str, Any]]:
-    """Return what `inbox` does, of some of its entries."""
+    """Return what `inbox` does, of some of its entries, without plans."""
     entries = [
         entry
         if entry.waits is None
@@ -111,6 +113,20 @@ def inbox_items(instance: Instance, entries: Sequence[InboxEntry]) -> list[dict[
         else _value(value, entry.group, commands[entry.group])
         for entry, value in zip(entries, values, strict=True)
     ]
+
+
+def _plan(instance: Instance, entry: InboxEntry) -> dict[str, Any]:
+    """Return what the action would do that an extension queues a thread for, with the number of changed files."""
+    action = next((action for action in _queues() if action.name == entry.group), None)
+    if action is None or not isinstance(head := entry.listed.head, Head):
+        return {}
+    from uwf_git.workspaces.changes import changes
+
+    with suppress(UwfError):  # it is told by the command
+        plan: ActionPlan = extensions.load(action.plan)(instance, head)
+        files = None if plan.code is None else len(changes(instance, head.thread, plan.code).files)
+        return {"plan": {**plan.as_json(), "files": files}}
+    return {}
 
 
 def _group(wait: Waits) -> str:

@@ -17,6 +17,7 @@ from uwf_git.engine.pause import pause_of
 from uwf_git.engine.thread_state import asking_below, failure_reason
 
 if TYPE_CHECKING:
+    from uwf_git.base.extensions import WorkState
     from uwf_git.engine.progress import Progress, Watch
     from uwf_git.engine.waits import Waits
     from uwf_git.format.ids import Hash, ThreadId
@@ -135,6 +136,13 @@ class Lines:
                 self._instance, self._instance.store.step(head.node).output
             )
         return verdict
+
+
+def of_work(line: Line, work: WorkState | None) -> Line:
+    """Return the line of a thread with what became of its work: why that didn't land comes first."""
+    if work is None or not work.problem:
+        return line
+    return line._replace(text=one_line(f"did not land: {work.problem}", LONGEST), kind=REASON)
 
 
 def _asking_leave(instance: Instance, head: Head, step: Progress) -> Line:

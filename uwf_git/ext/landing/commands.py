@@ -75,6 +75,7 @@ def land(
     turn. Each comment is answered once, when the work has landed again.
     """
     from uwf_git.ext.landing.landing import InTarget, Landing, Options
+    from uwf_git.ext.landing.last_tries import noted
     from uwf_git.ext.landing.sync import sync_reviews
     from uwf_git.ext.landing.train import ready
 
@@ -90,11 +91,11 @@ def land(
 
     def landed(thread: ThreadId) -> dict[str, Any]:
         instance.require_person(f"lands thread {thread}")
+        head = instance.threads.head(thread)
         if sync:
-            return sync_reviews(
-                instance, instance.threads.head(thread), options.remote, options.branch
-            ).as_json()
-        return Landing(instance, instance.threads.head(thread), options, invocation.note).land().as_json()
+            return sync_reviews(instance, head, options.remote, options.branch).as_json()
+        with noted(instance, head):
+            return Landing(instance, head, options, invocation.note).land().as_json()
 
     several = len(threads) != 1 or train
     view = partial(_synced_view if sync else partial(_view, with_text=plain), with_thread=several)

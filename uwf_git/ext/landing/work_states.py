@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.ext.landing.destination import branch_at, repository_at
 from uwf_git.ext.landing.effect_records import ENDED, Effects, RecordedEffect, by_key
 from uwf_git.ext.landing.landing_steps import has_code_of, has_landed_in_step
+from uwf_git.ext.landing.last_tries import LastTries
 from uwf_git.plugin import (
     StoreDamaged,
     UwfError,
@@ -21,6 +22,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
+    from uwf_git.ext.landing.last_tries import LastTry
     from uwf_git.plugin import ForgeRepository, Hash, Head, Instance, ThreadId
 
 _LONGEST_BRANCH = 60
@@ -67,11 +69,15 @@ class _WorkStates:
                 of_branch.append(request)
 
     def states(self, heads: Sequence[Head]) -> Iterator[tuple[ThreadId, WorkState]]:
-        if not self._effects:
+        tries = LastTries(self._instance)
+        tried = tries.threads()
+        if not (self._effects or tried):
             return
         origins: dict[bytes, ThreadId] | None = None
         for head in heads:
             state = self._own(head.thread, head)
+            if head.thread in tried and not (state is not None and state.is_final):
+                state = _after_try(tries.at(head), state)
             if state is None and head.row.resumed is not None:
                 origins = self._with_requests() if origins is None else origins
                 state = self._of_origin(head, origins)
@@ -164,6 +170,18 @@ class _WorkStates:
                 return WorkState("draft", f"pull #{number} draft", url)
             case _:
                 return WorkState("open", f"pull #{number} open", url)
+
+
+def _after_try(last: LastTry | None, state: WorkState | None) -> WorkState | None:
+    """Return the state of a thread's work, with what came of the last try to land it."""
+    if last is None:
+        return state
+    if last.onto:
+        name = one_line(last.onto, _LONGEST_BRANCH)
+        return state or WorkState("landed", f"in {name} already", is_final=True)
+    if state is not None:
+        return state._replace(problem=last.why)
+    return None if last.is_merged else WorkState("failed", "did not land", problem=last.why)
 
 
 def _branch_of(push: RecordedEffect) -> tuple[Hash, str]:

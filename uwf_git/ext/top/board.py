@@ -135,7 +135,9 @@ class Watcher:
 
     def __init__(self, instance: Instance) -> None:
         git_dir = instance.location.git_dir
-        also = [git_dir / PRIVATE_FOLDER / name for name in ("budgets", "trusted")]
+        also = [
+            git_dir / PRIVATE_FOLDER / name for name in ("budgets", "trusted", *extensions.note_folders())
+        ]
         self.instance = instance
         self._refs = Freshness(git_dir, also=also)
         self._watch = Watch(instance)

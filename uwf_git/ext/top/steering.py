@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -136,8 +137,12 @@ def named(row: Row, many: int) -> str:
 def _offered(
     action: extensions.ThreadAction, threads: Iterable[ThreadId], instance: Instance
 ) -> list[ThreadId]:
-    is_offered = extensions.load(action.offered)
-    return [thread for thread in threads if is_offered(instance, instance.threads.head(thread))]
+    plan, offered = extensions.load(action.plan), []
+    for thread in threads:
+        with suppress(UwfError):
+            plan(instance, instance.threads.head(thread))
+            offered.append(thread)
+    return offered
 
 
 def _to_retry(threads: Sequence[ThreadId], instance: Instance) -> set[ThreadId]:

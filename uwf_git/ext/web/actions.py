@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uwf_git.ext.web.forms import Form
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
+    ActionPlan,
     Call,
     Head,
     HumanTurn,
@@ -39,6 +40,10 @@ class ActionFailed(UwfError):
     def __init__(self, message: str, hint: str, status: int) -> None:
         super().__init__(message, hint)
         self.status = status
+
+
+class PlanRefused(ActionFailed):
+    """An extension's action has nothing to do, or would do something else than the page showed."""
 
 
 class ActionRequest(NamedTuple):
@@ -242,9 +247,23 @@ def _retry(at: ActionTarget, _form: Form) -> ActionRequest:
     return ActionRequest(("thread", "retry", "--", at.thread), do=do)
 
 
+def command_of(row: ThreadAction, thread: ThreadId) -> ActionRequest:
+    return ActionRequest((*row.argv, "--", thread))
+
+
 def _of_extension(row: ThreadAction) -> Action:
-    def request(at: ActionTarget, _form: Form) -> ActionRequest:
-        return ActionRequest((*row.argv, "--", at.thread))
+    def request(at: ActionTarget, form: Form) -> ActionRequest:
+        try:
+            plan: ActionPlan = extensions.load(row.plan)(at.instance, at.head)
+        except UwfError as error:
+            raise PlanRefused(error.message, error.hint, 409) from None
+        if (code := form.option("code")) and code != plan.state:
+            raise PlanRefused(
+                f"it is about {plan.state} now, and was about {code}",
+                "look at it before you say it again",
+                409,
+            )
+        return command_of(row, at.thread)
 
     return Action(row.name, request, moves=True, runs=True, summary=row.summary, own_label=row.label)
 

@@ -32,6 +32,7 @@ from uwf_git.plugin import (
     Watch,
     ansi,
     brief,
+    extensions,
     node_weight,
     one_line,
     parse_attempt,
@@ -66,6 +67,7 @@ class Tags:
             private / "runs",
             private / "budgets",
             private / "trusted",
+            *(private / name for name in extensions.note_folders()),
             location.root / "config.yaml",
         )
         self._refs = Freshness(location.git_dir, also=also)

@@ -9,7 +9,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.web import inbox, people
-from uwf_git.ext.web.actions import Action, ActionFailed, ActionRequest, ActionTarget, run_request
+from uwf_git.ext.web.actions import (
+    Action,
+    ActionFailed,
+    ActionRequest,
+    ActionTarget,
+    PlanRefused,
+    run_request,
+)
 from uwf_git.ext.web.forms import Form
 from uwf_git.ext.web.notes import ActionResult, CommandNote, Notes, Outcome, StartRefused
 from uwf_git.ext.web.runner import Runner, Work
@@ -112,8 +119,10 @@ class Executor:
             head = instance.threads.head(instance.threads.find(thread))
             title = head.row.title or thread
             # Where a command works on an ended thread, that is why.
-            is_command = isinstance(error, Busy) and head.archive is not None
-            if isinstance(error, UwfError) and not isinstance(error, Usage) and not is_command:
+            is_why = isinstance(error, Usage | PlanRefused) or (
+                isinstance(error, Busy) and head.archive is not None
+            )
+            if isinstance(error, UwfError) and not is_why:
                 shown, request = form.fields.get("head", ""), form.fields.get("request", "")
                 news = thread_news(instance, head, shown, request)
         return Outcome(thread, title, why, news)

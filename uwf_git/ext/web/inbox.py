@@ -33,7 +33,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import HumanTurn
+    from uwf_git.plugin import ActionPlan, HumanTurn
 
 SHOWN = 200
 """How many items the queue shows."""
@@ -60,12 +60,13 @@ class Tried(NamedTuple):
 
 class Shown(NamedTuple):
     """A chosen item: its JSON, the form value of the `following` one, and the parts of its page. `head` is None if it
-    cannot be read, `problems` say why."""
+    cannot be read, `problems` say why. `plan` is what the action would do that it is queued for."""
 
     item: Mapping[str, Any]
     following: str
     head: Head | None = None
     may: PossibleActions | None = None
+    plan: ActionPlan | None = None
     state: Mapping[str, Any] = state_values({})
     turn: HumanTurn | None = None
     judged: steps.ShownView = steps.ShownView()
@@ -153,12 +154,16 @@ def _shown(instance: Instance, item: Mapping[str, Any], following: str) -> Shown
     head = read(lambda: instance.threads.head(item["thread"]))
     if head is not None:
         state = read(lambda: thread_state(instance, head)) or ThreadState.CORRUPT
+        may = read(lambda: possible(instance, head, state))
+        plan = may.plans.get(item["group"]) if may is not None else None
         shown = shown._replace(
             head=head,
-            may=read(lambda: possible(instance, head, state)),
+            may=may,
+            plan=plan,
             state=state_values(read(lambda: thread_state_value(instance, head)) or {}),
             turn=read(lambda: human_turn_of(instance, head)) if state is ThreadState.PERSONS_TURN else None,
-            judged=read(lambda: steps.shown_view(instance, head)) or shown.judged,
+            judged=read(lambda: steps.shown_view(instance, head, plan.code if plan else None))
+            or shown.judged,
             tried=read(lambda: _tried(instance, head)) if state is ThreadState.FAILING else None,
             raised=raise_of(item["command"]),
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from uwf_git.ext.web.actions import ACTIONS, ActionTarget
+from uwf_git.ext.web.actions import ACTIONS, ActionTarget, command_of
 from uwf_git.ext.web.forms import Form
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
+    ActionPlan,
     Budgets,
     FormField,
     Head,
@@ -28,13 +29,14 @@ from uwf_git.plugin import (
 
 class PossibleActions(NamedTuple):
     """A thread's possible actions, with the data of their forms. `others` are those of extensions, with the labels of
-    their buttons; `commands` are equivalent shell commands."""
+    their buttons, `plans` what each of them would do; `commands` are equivalent shell commands."""
 
     thread: ThreadId
     head: str
     number: int
     names: frozenset[str]
     others: tuple[tuple[str, str], ...]
+    plans: Mapping[str, ActionPlan]
     options: tuple[str, ...]
     fields: tuple[FormField, ...]
     fork_at: int
@@ -51,10 +53,9 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     goes_on = ended and (head.row.asks or _resumable(instance, head))
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: words for key, words in limit_names().items() if standing and key in standing.limits}
-    others = tuple(
-        (row.name, row.label) for row in extensions.thread_actions() if _offers(row, instance, head)
-    )
-    names = _names(head, state, turn, goes_on) | {name for name, _ in others}
+    rows = {row.name: row for row in extensions.thread_actions()}
+    plans = {name: plan for name, row in rows.items() if (plan := _plan(row, instance, head)) is not None}
+    names = _names(head, state, turn, goes_on)
     if state.group is thread_states.Group.FAILED and _may_retry(instance, head):
         names.add("retry")
     if limits:
@@ -63,6 +64,7 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     form = Form(fields | dict.fromkeys(limits, "+N"))
     at = ActionTarget(instance, head)
     commands = {action.name: action.request(at, form).shown for action in ACTIONS if action.name in names}
+    commands |= {name: command_of(rows[name], head.thread).shown for name in plans}
     if turn is not None:
         from uwf_git.plugin import command_at
 
@@ -71,8 +73,9 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         head.thread,
         head.node,
         head.row.number,
-        frozenset(names),
-        others,
+        frozenset((*names, *plans)),
+        tuple((name, rows[name].label) for name in plans),
+        plans,
         following.options,
         turn.fields if turn is not None else (),
         max(0, head.row.number - ended),  # after its end nothing would be left to do
@@ -104,11 +107,12 @@ def _names(head: Head, state: ThreadState, turn: HumanTurn | None, goes_on: bool
     return names
 
 
-def _offers(row: ThreadAction, instance: Instance, head: Head) -> bool:
+def _plan(row: ThreadAction, instance: Instance, head: Head) -> ActionPlan | None:
     try:
-        return bool(extensions.load(row.offered)(instance, head))
-    except UwfError:  # unreadable parts are reported by the page's other parts
-        return False
+        plan: ActionPlan = extensions.load(row.plan)(instance, head)
+    except UwfError:  # there is nothing to do, or a part is unreadable, which the page's other parts report
+        return None
+    return plan
 
 
 def _may_retry(instance: Instance, head: Head) -> bool:

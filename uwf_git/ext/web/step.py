@@ -19,6 +19,7 @@ from uwf_git.plugin import (
     STEP_TABS,
     TURNS_SHOWN,
     CodeVerdict,
+    JudgedCode,
     LastOutput,
     PageRequest,
     Revision,
@@ -27,13 +28,14 @@ from uwf_git.plugin import (
     attempt_view,
     markup,
     presented_at,
+    presented_code,
     role_name,
     step_view,
     watching,
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import Head, Instance, ThreadId
+    from uwf_git.plugin import Head, Instance, Presented, ThreadId
 
 ALL = "all"
 """The tab of a page that has all of them, as an export's."""
@@ -150,11 +152,17 @@ class ShownView(NamedTuple):
     unshown: str = ""
 
 
-def shown_view(instance: Instance, head: Head) -> ShownView:
-    """Return what is shown at a head. Read errors are raised."""
+def shown_view(instance: Instance, head: Head, left: Revision | None = None) -> ShownView:
+    """Return what is shown at a head, of an ended thread with the code that it `left`. Read errors are raised."""
+    if left is not None:
+        return _shown_view(
+            presented_code(instance, head)._replace(code=JudgedCode(instance, head.thread, left))
+        )
     shown = presented_at(instance, head)
-    if shown is None:
-        return ShownView()
+    return _shown_view(shown) if shown is not None else ShownView()
+
+
+def _shown_view(shown: Presented) -> ShownView:
     parts, last = WantedParts(), shown.last
     output = report = None
     if last is not None:
