@@ -75,6 +75,25 @@ def test_a_request_that_replaced_another_is_not_allowed_by_the_digit_for_that(
         ends(steps, screen, "reject_once", "allow_once")
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(160, 50), (80, 24)])
+def test_a_digit_that_came_too_late_lets_none_allow_what_is_asked_next(
+    uwf: Uwf, asks: Asks, columns: int, rows: int
+) -> None:
+    steps = asks(command("make test"), command("rm -r build"))
+    with full_screen("top", columns=columns, rows=rows) as screen:
+        screen.wait("1 ask you")
+        if columns < 120:
+            screen.press("1")
+        screen.wait(lambda text: "execute: make test" in text and "1  allow" in text)
+        (request,) = uwf("thread", "show", steps.thread).json["permissions"]
+        uwf(*request["commands"]["deny"].split()[1:])
+        screen.press("1")
+        screen.wait("execute: rm -r build")
+        screen.press("1")
+        screen.wait("ignored: 1, another question is asked now")
+        assert decided(steps) == ["reject_once"]
+
+
 def test_a_request_is_allowed_once_its_end_was_on_the_screen(asks: Asks) -> None:
     steps = asks(command(LONG))
     with full_screen("top", columns=80, rows=24) as screen:

@@ -194,6 +194,32 @@ def test_a_form_is_filled_in_field_by_field(uwf: Uwf, gated: str) -> None:
     assert output == {"decision": "drop", "note": "not [bold]now[/]", "readers": ["ann", "bob"]}
 
 
+def test_what_was_typed_for_an_answer_that_came_too_late_begins_the_next_one(uwf: Uwf, gated: str) -> None:
+    async def script(player: Player) -> None:
+        await player.wait("gate asks you")
+        await player.press("a")
+        await player.wait("decision: 1 send")
+        await player.type("1")
+        await player.wait("note (optional)")
+        await player.type("a long reason")
+        await player.wait("readers (optional)")
+        uwf("thread", "answer", gated, "-f", "decision=change")
+        uwf("thread", "step", gated, "--agent", scripted(WRITES))
+        await player.type("")
+        await player.wait("Send second?")
+        await player.press("a")
+        await player.wait("decision: 1 send")
+        await player.type("1")
+        await player.wait("a long reason")
+        await player.press("enter")
+        await player.wait("readers (optional)")
+        await player.press("enter")
+        await player.wait("answered")
+
+    play(script)
+    assert uwf("thread", "steps", gated).json[-1]["output"] == {"decision": "send", "note": "a long reason"}
+
+
 def test_a_question_is_answered_by_an_option_of_it_or_by_words(uwf: Uwf) -> None:
     uwf("workflow", "put", write("pair.yaml", PAIR))
     threads = [uwf("thread", "start", "pair", "-p", f"Task {n}").json["thread"] for n in range(2)]

@@ -539,12 +539,11 @@ class Top(App[None]):
             self._ignore("a second answer to the same question")
             return
         self._answered[row.thread] = answer.key
-        self._expect()
         rows = self._list.rows
         places = (*range(self._list.cursor + 1, len(rows)), *range(self._list.cursor))
         others = [rows[at].thread for at in places]
         try:
-            goes_on = await self._actions.answer(answer, partial(self._leave_answered, row.thread, others))
+            goes_on = await self._actions.answer(answer, partial(self._leave_answered, answer, others))
         except CommandFailed:
             self._answered.pop(row.thread, None)
             raise
@@ -554,8 +553,11 @@ class Top(App[None]):
         if goes_on:
             await self._actions.start(("thread", "run", "--", row.thread))
 
-    def _leave_answered(self, thread: ThreadId, others: Sequence[ThreadId]) -> None:
+    def _leave_answered(self, answer: Answer | Decision, others: Sequence[ThreadId]) -> None:
         """Go from an answered thread to the first of the others that asks, unless a key has left it already."""
+        thread = answer.thread
+        self._guard.record(answer)
+        self._steering.sent(thread)
         asking = {row.thread: place for place, row in enumerate(self._list.rows) if row.group == ASKS}
         following = [other for other in others if other in asking and other not in self._answered]
         if following and self._row is not None and self._row.thread == thread:

@@ -24,6 +24,11 @@ class Guard:
         """Take the next question of a thread for what a key asked to see."""
         self._expected = thread
 
+    def record(self, answer: Answer | Decision) -> None:
+        """Expect what follows a recorded answer, unless that is on the screen already."""
+        if self._last == answer.key:
+            self._expected = answer.thread
+
     def take(self, question: Question | None) -> bool:
         """Guard a question; return whether it is another one than the last. One that takes the place of another by
         itself is answered by no digit until that was told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -42,6 +43,7 @@ class Steering:
         self._commands = commands
         self._ask = ask
         self._tell = tell
+        self._unsent: dict[ThreadId, dict[str, str]] = defaultdict(dict)
 
     async def retry(self, rows: Sequence[Row]) -> None:
         commands = [(row, command) for row in rows if (command := actions.retry(row))]
@@ -97,8 +99,9 @@ class Steering:
             self._tell(f"forked: {value['thread']}")
 
     async def remark(self, row: Row) -> None:
-        if text := await self._ask("a remark to the agent, or for the next prompt"):
+        if text := await self._type(row.thread, "remark", "a remark to the agent, or for the next prompt"):
             value = await self._commands.call(("thread", "say", f"--message={text}", "--", row.thread))
+            self.sent(row.thread)
             fate = remark_fate(value["remark"]) if "remark" in value else "at the next prompt"
             self._tell(f"{fate}: {one_line(text, 60)}")
 
@@ -106,8 +109,21 @@ class Steering:
         """Ask for an answer, field by field if there is a form; return None after Esc."""
         if question.fields:
             return await self._fill(question)
-        text = await self._ask("answer, or the number of an option" if question.options else "answer")
+        label = "answer, or the number of an option" if question.options else "answer"
+        text = await self._type(question.thread, "", label)
         return question.say(text) if text else None
+
+    def sent(self, thread: ThreadId) -> None:
+        """Forget the lines that were typed for a thread, which are recorded now."""
+        self._unsent.pop(thread, None)
+
+    async def _type(self, thread: ThreadId, name: str, label: str) -> str | None:
+        """Ask for a line, which begins as the one of this name that was typed before and not recorded. The number of a
+        choice is none, since it may be another's now."""
+        text = await self._ask(label, self._unsent[thread].get(name, ""))
+        if text and not text.strip().isdecimal():
+            self._unsent[thread][name] = text
+        return text
 
     async def _fill(self, question: Question) -> Answer | None:
         answers: dict[str, list[str]] = {}
@@ -116,7 +132,10 @@ class Steering:
             label = f"{field.name}{'' if field.required else ' (optional)'}: {choices or field.kind}"
             problem = ""
             while True:
-                typed = await self._ask(problem + label)
+                if field.choices:
+                    typed = await self._ask(problem + label)
+                else:
+                    typed = await self._type(question.thread, field.name, problem + label)
                 if typed is None:
                     return None
                 try:
