@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_samples import scripted
 from commands import begin, git, wait_for, wait_until
 from conftest import Uwf
 
+from uwf_git.api.listing import Filters, listed
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
@@ -97,3 +100,20 @@ def test_what_a_user_ended_has_not_failed(
         uwf("thread", "resume", thread)
     assert uwf("thread", "show", thread).json["status"] == "idle"
     assert uwf("inbox").json == []
+
+
+def test_a_try_that_failed_or_was_cut_off_is_when_a_thread_changed_last(
+    uwf: Uwf, thread: str, config: Callable[[str], Path]
+) -> None:
+    other = uwf("thread", "fork", thread).json["thread"]
+    time.sleep(1.1)
+    since = int(time.time())
+
+    def changed(**when: float) -> set[str]:
+        return {item.thread for item in listed(Instance.open(), Filters(**when))}
+
+    assert changed(since=since) == set() and changed(until=since) == {thread, other}
+    uwf("thread", "step", thread, "--agent", scripted("- {role: writer, exit: 1}"), check=6)
+    agent(config, WORKS)
+    kill_engine(other)
+    assert changed(since=since) == {thread, other} and changed(until=since) == set()

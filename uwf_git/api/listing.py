@@ -43,9 +43,9 @@ ME = "me"
 
 class Filters(NamedTuple):
     """Conditions on threads, all of which must hold; several states are alternatives. An `author` is a part of a name
-    or address, or ME. `since` and `until` (exclusive) are in Unix seconds; `ended` includes finished threads,
-    `only_ended` selects them, `unretried` omits failed ones that were forked since. `sort` is one of SORTS.
-    `min_cost` is in US dollars; threads whose cost is unknown have not that much."""
+    or address, or ME. `since` and `until` (exclusive) are in Unix seconds, for the last step or a later try of one;
+    `ended` includes finished threads, `only_ended` selects them, `unretried` omits failed ones that were forked since.
+    `sort` is one of SORTS. `min_cost` is in US dollars; threads whose cost is unknown have not that much."""
 
     states: frozenset[ThreadState] = frozenset()
     workflow: str | None = None
@@ -161,19 +161,37 @@ def _like(
         return heads
     author = _author(instance, wanted.author).casefold()
     forked_by = _forked_by(instance) if author else {}
+    is_dated = (wanted.since, wanted.until) != (None, None)
+    tried = _last_tries(instance, heads) if is_dated else {}
+
+    def changed(head: Head) -> float:
+        return max(head.updated, tried.get(head.thread, 0))
+
     alike = [
         head
         for head in heads
         if isinstance(head, Head)
         and (wanted.workflow is None or _is_of(wanted.workflow, head.row.name, head.row.workflow))
-        and (wanted.since is None or head.updated >= wanted.since)
-        and (wanted.until is None or head.updated < wanted.until)
+        and (wanted.since is None or changed(head) >= wanted.since)
+        and (wanted.until is None or changed(head) < wanted.until)
         and (author in (head.row.author or "").casefold() or author in forked_by.get(head.thread, ""))
     ]
     if wanted.search is None:
         return list(alike)
     text, prompts = wanted.search.casefold(), dict[str, bool]()
     return [head for head in alike if _asks_for(instance, head, text, prompts)]
+
+
+def _last_tries(instance: Instance, heads: Sequence[Head | DamagedThread]) -> dict[ThreadId, float]:
+    """Return when a step failed last, or one began whose engine is gone or at work, in Unix seconds."""
+    threads = [head.thread for head in heads]
+    ordered = instance.runs.ordered()
+    began = {thread: instance.runs.began(thread) or 0 for thread in threads if thread in ordered}
+    failed = {
+        thread: instance.store.index_commit(tip).time
+        for thread, tip in instance.attempts.tips(threads).items()
+    }
+    return {thread: max(began.get(thread, 0), failed.get(thread, 0)) for thread in {*began, *failed}}
 
 
 def _author(instance: Instance, author: str | None) -> str:
