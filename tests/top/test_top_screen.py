@@ -506,3 +506,16 @@ def test_a_fan_out_says_how_many_of_its_branches_ask(uwf: Uwf) -> None:
         await player.wait("(0 of 3, 1 asks you) Fan out")
 
     play(played)
+
+
+def test_a_message_that_is_longer_than_its_line_names_threads_in_short(uwf: Uwf, gated: str) -> None:
+    async def script(player: Player) -> None:
+        await player.wait("1 ask you")
+        for text, named in (
+            ("no open request", gated),
+            ("no open request of a running agent", f"…{gated[-6:]}"),
+        ):
+            player.app._foot.tell(f"{text} — see: uwf thread show {gated}", True)
+            await player.wait(lambda shown, end=f"thread show {named}": shown.splitlines()[-1].endswith(end))
+
+    play(script, columns=80, rows=24)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from uwf_git.ext.top.lines import Line, fit, flat, segments, shifted, wrapped
 from uwf_git.ext.top.pane import STEPS, TABS
 from uwf_git.plugin import ThreadState, extensions, left_out_line, role_name, thread_states, time_ago
 
+_THREAD_ID = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")
 _SIGNS = {
     ASKS: ("?", "warn"),
     FAILED: ("!", "bad"),
@@ -326,7 +328,10 @@ class Foot(Surface):
         if self._label:
             return [(f" {flat(self._label)}", "good")], ""
         if self._message:
-            return [(f" {flat(self._message)}", "bad" if self._is_bad else "good")], ""
+            text = f" {flat(self._message)}"
+            if len(text) > self.size.width:  # what to do next stands at its end
+                text = _THREAD_ID.sub(lambda match: f"…{match[0][-6:]}", text)
+            return [(text, "bad" if self._is_bad else "good")], ""
         if self.warning:
             return [(f" {self.warning}", "warn")], ""
         return [(f" {self.hint}", "dim")], ""
