@@ -102,6 +102,7 @@ ANSWERS_AND_RESULTS = {  # of agents, tools, calls, judges and checks
     "ext/code/live.py": {"idle"},
     "ext/evaluation/records.py": {"failed"},
     "ext/landing/landing_steps.py": {"failed"},
+    "ext/landing/work_states.py": {"failed"},
     "forge/review_client.py": {"failed"},  # what GitLab calls a job
     "sandbox/bubblewrap.py": {"failed"},
     "sandbox/path.py": {"failed"},
