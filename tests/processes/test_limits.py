@@ -258,4 +258,4 @@ def test_a_command_and_what_it_started_end_with_an_engine_that_is_killed(
     engine.communicate()
     for pid in pids.read_text().split():
         wait_until_gone(pid)
-    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert uwf("thread", "show", thread).json["status"] == "failed"
