@@ -90,6 +90,7 @@ from uwf_git.api.cockpit.inbox import inbox_entries as inbox_entries
 from uwf_git.api.cockpit.inbox import inbox_items as inbox_items
 from uwf_git.api.cockpit.inbox import queued_threads as queued_threads
 from uwf_git.api.cockpit.matrix import matrix as _branch_matrix
+from uwf_git.api.cockpit.news import news as _thread_news
 from uwf_git.api.cockpit.patch import patch_files as patch_files
 from uwf_git.api.cockpit.place import places as _node_places
 from uwf_git.api.cockpit.retry import fork_to_retry as fork_to_retry
@@ -100,7 +101,6 @@ from uwf_git.api.cockpit.run import SHOWN as _STEPS_SHOWN
 from uwf_git.api.cockpit.run import brief as brief
 from uwf_git.api.cockpit.run import name_of as _author_name
 from uwf_git.api.cockpit.run import run as _run_view
-from uwf_git.api.cockpit.since import since as _thread_news
 from uwf_git.api.cockpit.step import TABS as _STEP_TABS
 from uwf_git.api.cockpit.step import Wanted as _WantedParts
 from uwf_git.api.cockpit.step import attempt as _attempt_view

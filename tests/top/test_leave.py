@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from acp_steps import Scripted
@@ -54,11 +55,9 @@ def ends(steps: Scripted, screen: FullScreen, *decisions: str) -> None:
     wait_until(lambda: decided(steps) == [*decisions], f"{decisions} were made")
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(160, 50), (80, 24)])
-def test_a_request_that_replaced_another_is_not_allowed_by_the_digit_for_that(
-    uwf: Uwf, asks: Asks, columns: int, rows: int
-) -> None:
-    steps = asks(command("make test"), command("rm -r build"))
+@contextmanager
+def denied_elsewhere(uwf: Uwf, steps: Scripted, columns: int, rows: int) -> Iterator[FullScreen]:
+    """A screen with a request that another command has just denied; the agent asks for leave again."""
     with full_screen("top", columns=columns, rows=rows) as screen:
         screen.wait("1 ask you")
         if columns < 120:
@@ -66,6 +65,18 @@ def test_a_request_that_replaced_another_is_not_allowed_by_the_digit_for_that(
         screen.wait(lambda text: "execute: make test" in text and "1  allow" in text)
         (request,) = uwf("thread", "show", steps.thread).json["permissions"]
         uwf(*request["commands"]["deny"].split()[1:])
+        yield screen
+
+
+SIZES = pytest.mark.parametrize(("columns", "rows"), [(160, 50), (80, 24)])
+
+
+@SIZES
+def test_a_request_that_replaced_another_is_not_allowed_by_the_digit_for_that(
+    uwf: Uwf, asks: Asks, columns: int, rows: int
+) -> None:
+    steps = asks(command("make test"), command("rm -r build"))
+    with denied_elsewhere(uwf, steps, columns, rows) as screen:
         screen.wait(lambda text: "execute: rm -r build" in text and "another question is asked here" in text)
         screen.press("11")
         screen.wait("ignored: 1, another question is asked now")
@@ -75,18 +86,12 @@ def test_a_request_that_replaced_another_is_not_allowed_by_the_digit_for_that(
         ends(steps, screen, "reject_once", "allow_once")
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(160, 50), (80, 24)])
+@SIZES
 def test_a_digit_that_came_too_late_lets_none_allow_what_is_asked_next(
     uwf: Uwf, asks: Asks, columns: int, rows: int
 ) -> None:
     steps = asks(command("make test"), command("rm -r build"))
-    with full_screen("top", columns=columns, rows=rows) as screen:
-        screen.wait("1 ask you")
-        if columns < 120:
-            screen.press("1")
-        screen.wait(lambda text: "execute: make test" in text and "1  allow" in text)
-        (request,) = uwf("thread", "show", steps.thread).json["permissions"]
-        uwf(*request["commands"]["deny"].split()[1:])
+    with denied_elsewhere(uwf, steps, columns, rows) as screen:
         screen.press("1")
         screen.wait("execute: rm -r build")
         screen.press("1")

@@ -326,8 +326,7 @@ def thread_items(
 ) -> list[dict[str, Any]]:
     """Return threads as JSON, in order. `line` is what each is about: see `api.cockpit.line`; `seconds` are its
     agents' so far, `started` when its id was made, `waitingBelow` how many threads that work for it wait for a person,
-    if any; one that is `paused` while at work pauses after its step. `waits`
-    is what is known of what they wait for."""
+    if any; one that is `paused` while at work pauses after its step. `waits` is what is known of what they wait for."""
     from uwf_git.api.cockpit.line import LONGEST, REASON, Line, Lines, of_work
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.pause import paused_threads

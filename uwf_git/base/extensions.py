@@ -219,6 +219,11 @@ class ThreadAction(NamedTuple):
     queue: str = ""
     queue_label: str = ""
 
+    def planned(self, instance: Any, head: Any) -> ActionPlan:
+        """Return what the action would do with a thread. Raises UwfError if there is nothing to do."""
+        plan: ActionPlan = load(self.plan)(instance, head)
+        return plan
+
 
 class Runner(NamedTuple):
     """The agent of all steps of a kind of workflow, loaded from `where`. Steps record its `name`, which nobody can
@@ -245,9 +250,9 @@ class Extension(NamedTuple):
     they pushed to any branch, or that their work was merged as.
     `work_states` gets an Instance and heads of threads, and returns by its id the `WorkState` of each of whose work it
     knows more; it is asked if the store has refs of the extension or its `notes`, the folder of the private folder with
-    what only this machine knows of it; only shipped ones are. `checks` gets an Instance
-    and yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that
-    is about to be made, and raises to prevent it; only a shipped extension has any.
+    what only this machine knows of it; only shipped ones are. `checks` gets an Instance and yields
+    `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that is about to
+    be made, and raises to prevent it; only a shipped extension has any.
     """
 
     name: str

@@ -92,7 +92,8 @@ def grep(
                 if where != _PROMPT:
                     steps.setdefault(place)
                 if where != _OUTPUT and (place, where, line) not in hits:
-                    hits[place, where, line] = _match(place, where, line, column, text, lines, name, context)
+                    around = _around(lines, name, line, context)
+                    hits[place, where, line] = Match(place, where, line, column, text, *around)
     outputs = _Outputs(instance, steps)
     matches = [hit for hit in hits.values() if hit.where == _PROMPT or not outputs.shows(hit)]
     answered = {hit.place for hit in matches if hit.where == _ANSWER}
@@ -111,23 +112,15 @@ def grep(
     return Matches(matches, lacking)
 
 
-def _match(
-    place: StepLocation,
-    where: str,
-    line: int,
-    column: int,
-    text: str,
-    lines: Mapping[tuple[str, int], str],
-    name: str,
-    context: int,
-    first: int = 0,
-) -> Match:
-    """`first` is the number of the line before those of the text."""
+def _around(
+    lines: Mapping[tuple[str, int], str], name: str, line: int, context: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the lines before and after one of a file, cut."""
     before, after = (
         tuple(shortened(lines[name, number], _CONTEXT) for number in numbers if (name, number) in lines)
         for numbers in (range(line - context, line), range(line + 1, line + context + 1))
     )
-    return Match(place, where, line - first, column, text, before, after)
+    return before, after
 
 
 def output_lines(value: Any, name: str = "") -> list[str]:
@@ -186,7 +179,8 @@ class _Outputs:
         for _, line, column, text in batch:
             if column:
                 place, first = places[line - 1]
-                yield _match(place, _OUTPUT, line, column, text, lines_of, place.node, context, first)
+                around = _around(lines_of, place.node, line, context)
+                yield Match(place, _OUTPUT, line - first, column, text, *around)
 
 
 def _files(

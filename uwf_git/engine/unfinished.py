@@ -7,15 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
-from uwf_git.base.errors import (
-    AgentFailed,
-    Killed,
-    NotFound,
-    Oversized,
-    StoreUnwritable,
-    Throttled,
-    UwfError,
-)
+from uwf_git.base.errors import AgentFailed, Killed, NotFound, Oversized, StoreUnwritable, Throttled, UwfError
 from uwf_git.base.text import encodable, without_colours
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.performer import SHOWN, AgentResult, reported

@@ -134,7 +134,9 @@ class PermissionFiles:
         if not self._path(request.thread, f"{request.id}.json").exists():
             with suppress(OSError):
                 path.unlink()
-                raise NotFound(f"request {request.id} of thread {request.thread} waits no longer")
+                raise NotFound(
+                    f"request {request.id} of thread {request.thread} waits no longer", "see: uwf inbox"
+                )
         return True
 
     def decision(self, thread: ThreadId, request: str) -> Decision | None:

@@ -34,6 +34,8 @@ from uwf_git.format.types import next_name, role_name
 if TYPE_CHECKING:
     from uwf_git.api.workspaces import Changes
     from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Attempt
+    from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
@@ -490,44 +492,39 @@ def attempts(invocation: Invocation, thread: str) -> None:
     from uwf_git.engine.unfinished import interrupted_attempt
 
     instance, wanted = invocation.instance, find_thread(invocation, thread)
-    rows = []
-    for attempt in instance.attempts.all(wanted):
-        fields = attempt._asdict()
-        code = {} if attempt.code is None else {"code": attempt.code.payload()}
-        resets = {} if attempt.resets_at is None else {"resetsAt": iso(attempt.resets_at)}
-        for name in ("code", "resets_at"):
-            del fields[name]
-        answer = answer_of_attempt(instance, attempt)
-        rows.append(
-            {
-                "attempt": fields.pop("hash"),
-                **fields,
-                "answer": answer,
-                "time": iso(attempt.time),
-                **resets,
-                **code,
-            }
+    rows = [
+        _attempt_value(
+            attempt, attempt.hash, attempt.number, attempt.time, answer_of_attempt(instance, attempt)
         )
+        for attempt in instance.attempts.all(wanted)
+    ]
     if (left := interrupted_attempt(instance, instance.threads.head(wanted))) is not None:
-        rows.append(
-            {
-                "attempt": None,
-                "number": len(rows) + 1,
-                "prev": left.prev,
-                "role": left.role,
-                "agent": left.agent,
-                "error": left.error,
-                "detail": None,
-                "stdout": left.stdout,
-                "stderr": "",
-                "time": iso(instance.runs.began(wanted) or 0),
-                "cause": left.cause,
-                "answer": "",
-            }
-        )
+        rows.append(_attempt_value(left, None, len(rows) + 1, instance.runs.began(wanted) or 0, ""))
     role = ("role", "{role:role}")
     columns = (_NUMBER, "attempt", _time(), role, "agent", "error")
     invocation.emit(rows, Table(*columns, empty="no failed attempts", names=(3, 4)))
+
+
+def _attempt_value(
+    attempt: Attempt | FailedAttempt, node: Hash | None, number: int, at: float, answer: str
+) -> dict[str, Any]:
+    value = {
+        "attempt": node,
+        "number": number,
+        "prev": attempt.prev,
+        "role": attempt.role,
+        "agent": attempt.agent,
+        "error": attempt.error,
+        "detail": attempt.detail,
+        "stdout": attempt.stdout,
+        "stderr": attempt.stderr,
+        "time": iso(at),
+        "cause": attempt.cause,
+        "answer": answer,
+    }
+    resets = {} if attempt.resets_at is None else {"resetsAt": iso(attempt.resets_at)}
+    code = {} if attempt.code is None else {"code": attempt.code.payload()}
+    return {**value, **resets, **code}
 
 
 @command("uwf thread diff 01JK7M 01JK9Q", "uwf thread diff 01JK7M 01JK9Q --patch")

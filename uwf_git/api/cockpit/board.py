@@ -33,11 +33,10 @@ def board(
     most: int = SHOWN,
 ) -> dict[str, Any]:
     """Return the `items` from `first` on, at most `most`, of the threads that match and are of a `group`, in their
-    order, as `thread_items`; `total` counts these, `counts` all by group, with `idle` apart from those that run or
-    have branches that do, `leftOut` those of other projects. `running`
-    are the agents at work, `maxAgents` those that may be at once, None for any number; `today` is what all have spent
-    since midnight. Branches and calls that are idle or have ended are left out unless a state or a text is asked for.
-    Raises NotFound for an unknown workflow."""
+    order, as `thread_items`; `total` counts these, `counts` all by group, with `idle` apart from those that run or have
+    branches that do, `leftOut` those of other projects. `running` are the agents at work, `maxAgents` those that may be
+    at once, None for any number; `today` is what all have spent since midnight. Branches and calls that are idle or
+    have ended are left out unless a state or a text is asked for. Raises NotFound for an unknown workflow."""
     every, left_out = board_threads(instance, wanted)
     chosen = [thread for thread in every if group in (None, thread.state.group)]
     page = in_order(instance, chosen, wanted.sort)[first : first + most]

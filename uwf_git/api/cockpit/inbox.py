@@ -27,7 +27,7 @@ from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
 
 if TYPE_CHECKING:
-    from uwf_git.base.extensions import ActionPlan, ThreadAction
+    from uwf_git.base.extensions import ThreadAction
     from uwf_git.engine.waits import Waits
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
@@ -123,7 +123,7 @@ def _plan(instance: Instance, entry: InboxEntry) -> dict[str, Any]:
     from uwf_git.workspaces.changes import changes
 
     with suppress(UwfError):  # it is told by the command
-        plan: ActionPlan = extensions.load(action.plan)(instance, head)
+        plan = action.planned(instance, head)
         files = None if plan.code is None else len(changes(instance, head.thread, plan.code).files)
         return {"plan": {**plan.as_json(), "files": files}}
     return {}

@@ -56,5 +56,7 @@ def sync_plan(instance: Instance, head: Head) -> ActionPlan:
     """Raises Invalid unless there is a request of a thread that is not merged."""
     state = work_states(instance, [head]).get(head.thread)
     if state is None or state.state not in ("draft", "open", "closed"):
-        raise Invalid(f"thread {head.thread} has no request that waits", f"uwf thread show {head.thread}")
+        raise Invalid(
+            f"thread {head.thread} has no request that waits", f"see: uwf thread show {head.thread}"
+        )
     return ActionPlan()

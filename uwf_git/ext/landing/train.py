@@ -34,7 +34,7 @@ def ready_among(instance: Instance, heads: Sequence[Head]) -> set[ThreadId]:
 def raise_unless_ready(instance: Instance, head: Head, state: WorkState | None) -> None:
     """Raise Invalid with the reason unless a thread's work, of a `state`, is ready to land."""
     if obstacle := _obstacle(instance, head, state):
-        raise Invalid(f"thread {head.thread} {obstacle}", f"uwf thread show {head.thread}")
+        raise Invalid(f"thread {head.thread} {obstacle}", f"see: uwf thread show {head.thread}")
 
 
 def _obstacle(

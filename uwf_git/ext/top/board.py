@@ -164,15 +164,12 @@ class Watcher:
         try:
             threads, left_out = board_threads(instance, filters)
             above = board_head(instance, threads)
-            ready = frozenset[ThreadId]()
+            queue: list[ListedThread] = []
             if not filters.states:
                 ended = board_threads(instance, filters._replace(only_ended=True))[0]
                 queue = self._queue.among(ended, again)
-                here, ready = (
-                    {thread.thread for thread in threads},
-                    frozenset(thread.thread for thread in queue),
-                )
-                threads = [*threads, *(thread for thread in queue if thread.thread not in here)]
+            ready, here = {thread.thread for thread in queue}, {thread.thread for thread in threads}
+            threads = [*threads, *(thread for thread in queue if thread.thread not in here)]
             rows = [
                 Row(
                     thread,

@@ -156,10 +156,10 @@ def named(row: Row, many: int) -> str:
 def _offered(
     action: extensions.ThreadAction, threads: Iterable[ThreadId], instance: Instance
 ) -> list[ThreadId]:
-    plan, offered = extensions.load(action.plan), []
+    offered = []
     for thread in threads:
         with suppress(UwfError):
-            plan(instance, instance.threads.head(thread))
+            action.planned(instance, instance.threads.head(thread))
             offered.append(thread)
     return offered
 

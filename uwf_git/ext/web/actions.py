@@ -13,7 +13,6 @@ from typing import NamedTuple
 from uwf_git.ext.web.forms import Form
 from uwf_git.plugin import (
     BUDGET_OPTIONS,
-    ActionPlan,
     Call,
     Head,
     HumanTurn,
@@ -254,7 +253,7 @@ def command_of(row: ThreadAction, thread: ThreadId) -> ActionRequest:
 def _of_extension(row: ThreadAction) -> Action:
     def request(at: ActionTarget, form: Form) -> ActionRequest:
         try:
-            plan: ActionPlan = extensions.load(row.plan)(at.instance, at.head)
+            plan = row.planned(at.instance, at.head)
         except UwfError as error:
             raise PlanRefused(error.message, error.hint, 409) from None
         if (code := form.option("code")) and code != plan.state:

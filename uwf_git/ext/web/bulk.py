@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from uwf_git.ext.web.actions import ACTIONS
 from uwf_git.ext.web.executor import Executor
 from uwf_git.ext.web.forms import Form
-from uwf_git.ext.web.notes import RESULT, ActionResult, Outcome
+from uwf_git.ext.web.notes import RESULT, ActionResult, Outcome, with_result
 from uwf_git.plugin import Usage, UwfError, extensions
 
 MOST = 256
@@ -60,4 +60,5 @@ async def do_all(executor: Executor, name: str, form: Form) -> str:
     outcomes = await asyncio.gather(*(outcome(thread, head) for thread, head in heads.items()))
     query = [(key, value) for key, value in parse_qsl(form.fields.get("list", "")) if key != RESULT]
     address = f"/threads?{urlencode(query)}" if query else "/threads"
-    return executor.notes.put_result(address, ActionResult(bulk.label, bulk.runs, tuple(outcomes)))
+    result = ActionResult(bulk.label, bulk.runs, tuple(outcomes))
+    return with_result(address, executor.notes.put_result(result))

@@ -18,7 +18,7 @@ from uwf_git.ext.web.actions import (
     run_request,
 )
 from uwf_git.ext.web.forms import Form
-from uwf_git.ext.web.notes import ActionResult, CommandNote, Notes, Outcome, StartRefused
+from uwf_git.ext.web.notes import ActionResult, CommandNote, Notes, Outcome, StartRefused, with_result
 from uwf_git.ext.web.runner import Runner, Work
 from uwf_git.ext.web.start import start_request
 from uwf_git.plugin import (
@@ -106,7 +106,7 @@ class Executor:
             if not (action.runs and following) or after in self.notes.failed():
                 return address
             outcome = Outcome(at.thread, at.head.row.title or at.thread, after=after)
-            return self.notes.put_result(address, ActionResult(action.label, True, (outcome,)))
+            return with_result(address, self.notes.put_result(ActionResult(action.label, True, (outcome,))))
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), perform)
 

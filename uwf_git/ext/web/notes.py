@@ -106,14 +106,19 @@ class Notes:
             _keep(self.refused, thread, refused)
         self.version += (before, refused) != (None, None)
 
-    def put_result(self, address: str, result: ActionResult) -> str:
-        """Keep a result; return the address of a page with the name by which the page shows it."""
+    def put_result(self, result: ActionResult) -> str:
+        """Return the name by which a result is kept."""
         name = secrets.token_hex(4)  # an address outlives the server, and must not name another result then
         _keep(self._results, name, result)
-        return f"{address}{'&' if '?' in address else '?'}{RESULT}={name}"
+        return name
 
     def result(self, name: str) -> ActionResult | None:
         return self._results.get(name)
+
+
+def with_result(address: str, name: str) -> str:
+    """Return the address of a page that shows a result."""
+    return f"{address}{'&' if '?' in address else '?'}{RESULT}={name}"
 
 
 def _keep(notes: dict[_Key, _Note], key: _Key, note: _Note) -> None:

@@ -109,10 +109,9 @@ def _names(head: Head, state: ThreadState, turn: HumanTurn | None, goes_on: bool
 
 def _plan(row: ThreadAction, instance: Instance, head: Head) -> ActionPlan | None:
     try:
-        plan: ActionPlan = extensions.load(row.plan)(instance, head)
+        return row.planned(instance, head)
     except UwfError:  # there is nothing to do, or a part is unreadable, which the page's other parts report
         return None
-    return plan
 
 
 def _may_retry(instance: Instance, head: Head) -> bool:

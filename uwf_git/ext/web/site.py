@@ -43,7 +43,7 @@ from uwf_git.ext.web.actions import Action, ActionFailed, offered
 from uwf_git.ext.web.bulk import bulk_actions, do_all
 from uwf_git.ext.web.executor import Executor
 from uwf_git.ext.web.forms import Form, parse_form
-from uwf_git.ext.web.notes import RESULT, ActionResult
+from uwf_git.ext.web.notes import RESULT, ActionResult, with_result
 from uwf_git.plugin import (
     Head,
     Instance,
@@ -311,13 +311,12 @@ def _refused(shell: Shell, request: Request, form: Form, error: Exception) -> Re
             inbox.item_address(of, form.fields.get("request", "")) if is_inbox else page_addresses.thread(of)
         )
         outcome = shell.executor.outcome(of, form, error)
-        address = shell.executor.notes.put_result(place, ActionResult(name, False, (outcome,)))
-        tag, query = shell.tag(address), parse_qsl(address.partition("?")[2])
-        shown = respond(
-            shell.site, inbox.page if is_inbox else thread.page, PageRequest({"id": of}, query[:-1])
-        )
+        result = shell.executor.notes.put_result(ActionResult(name, False, (outcome,)))
+        address, query = with_result(place, result), parse_qsl(place.partition("?")[2])
+        tag = shell.tag(address)
+        shown = respond(shell.site, inbox.page if is_inbox else thread.page, PageRequest({"id": of}, query))
         if shown.status == 200:
-            shown = _noted(shell, shown, query[-1][1])
+            shown = _noted(shell, shown, result)
             values = {**shown.values, "typed": () if "hx-request" in request.headers else typed}
             status = 409 if outcome.news else page.status
             response = _response(shell, shown._replace(values=values, status=status), tag)

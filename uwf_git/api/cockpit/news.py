@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LINE = 200  # characters of a verdict
 
 
-def since(instance: Instance, head: Head, shown: str, request: str = "") -> dict[str, Any] | None:
+def news(instance: Instance, head: Head, shown: str, request: str = "") -> dict[str, Any] | None:
     """Return what came first after the head with the node `shown`, or after an agent asked leave by `request`: `text`,
     the time `at` which it did, and the `thread` that was made by it, None if it was none. None if nothing is known to
     have happened."""
