@@ -14,6 +14,7 @@
 #   make pictures      the pictures of docs/guides/web.md, taken by Chromium
 #   make recording     the session of docs/guides/top.md
 #   make lint          ruff and mypy
+#   make site          the documents as a site in site/, with every link checked (SITE_VENV=…)
 #   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
 #   make venv          only the virtual environment, with everything for development
@@ -23,6 +24,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+SITE_VENV ?= .venv-docs
 PYTEST_ARGS ?=
 ORDER ?=
 override ORDER := $(patsubst random,$(shell date +%s),$(ORDER))
@@ -34,7 +36,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference bench bench-smoke venv clean
+.PHONY: demo test test-all faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -90,6 +92,10 @@ reference: $(VENV)/.installed-dev
 	@$(VENV)/bin/python docs/reference/messages.py
 	@$(VENV)/bin/python docs/reference/plugin.py
 
+site: $(SITE_VENV)/.installed
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --clean
+	@$(SITE_VENV)/bin/python docs/site/check.py site
+
 bench: $(BENCH_VENV)/.installed
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --page
 
@@ -99,7 +105,7 @@ bench-smoke: $(BENCH_VENV)/.installed
 venv: $(VENV)/.installed-dev
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
+	rm -rf $(VENV) $(BENCH_VENV) $(SITE_VENV) site .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
 
 # Installed again if dependencies or the names of agents may have changed: the sources are used where they stand.
 
@@ -121,6 +127,11 @@ $(VENV)/.installed-dev: $(INSTALLS) | $(VENV)/bin/python
 	@$(VENV)/bin/python $(PIP_INSTALL) --editable '.[dev]'
 	@$(USE_SOURCES)
 	@touch $(VENV)/.installed $@
+
+$(SITE_VENV)/.installed: pyproject.toml | $(SITE_VENV)/bin/python
+	@echo "installing the site's tools into $(SITE_VENV)"
+	@$(SITE_VENV)/bin/python $(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
 
 # What is measured is what users have, so it is a real install: an editable one costs 20 ms at each start.
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -177,6 +178,41 @@ def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
         assert file.exists(), f"{name} links to {target}"
         if anchor:
             assert anchor in _anchors(file), f"{name} links to {target}"
+
+
+LONG = {
+    "guides/audit.md", "guides/code-workflows.md", "guides/evaluation.md", "guides/fan-out.md", "guides/landing.md",
+    "guides/sharing.md", "guides/trust.md", "guides/web.md", "guides/workflows.md", "guides/worktrees.md",
+    "guides/writing-agents.md", "inside/architecture.md", "inside/benchmarks.md", "inside/faults.md",
+    "inside/threats.md", "tutorial.md",
+}  # fmt: skip
+"""Pages that still have to be cut or split. No page is added here."""
+
+
+def test_a_page_has_at_most_two_thousand_words_unless_it_is_reference() -> None:
+    docs = REPOSITORY / "docs"
+    words = {
+        path.relative_to(docs).as_posix(): len(path.read_text(encoding="utf-8").split())
+        for path in docs.rglob("*.md")
+        if path.parts[len(docs.parts)] != "reference"
+    }
+    assert {name for name, count in words.items() if count > 2000} == LONG
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    site = yaml12.load((REPOSITORY / "mkdocs.yml").read_bytes(), "mkdocs.yml").data
+    listed = list(_leaves(site["nav"]))
+    pages = {path.relative_to(REPOSITORY / "docs").as_posix() for path in (REPOSITORY / "docs").rglob("*.md")}
+    assert sorted(pages - {*listed}) == [], "add a line for it to `nav` in mkdocs.yml"
+    assert [name for name in listed if listed.count(name) > 1] == []
+
+
+def _leaves(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for part in nav.values() if isinstance(nav, dict) else nav:
+            yield from _leaves(part)
 
 
 @pytest.mark.parametrize("name", _NAMED)
