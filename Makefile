@@ -1,4 +1,4 @@
-# Everything goes into this folder: .venv, .venv-bench, .agents, .demo. Needed: Python 3.11 or newer, git, make.
+# Everything goes into this folder: .venv, .venv-bench, .venv-interop, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
 #   make demo          four runs to their end, nothing configured, no network besides pip
 #   make test          the tests that a change needs, on all cores; PYTEST_ARGS="tests/cost -k budget" for a part of
@@ -7,6 +7,7 @@
 #   make faults        every crash and failing call there is, and a table of what came of them; takes an hour or more
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes, qwen, copilot as well
+#   make test-interop  the tests by other people's tools: conformance suites, readers of what uwf writes
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make pool-soak     threads, fan-outs and scripts in warm processes, which are killed at random (MINUTES=…, SEED=…)
 #   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…, REMOTE=1)
@@ -25,6 +26,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 SITE_VENV ?= .venv-docs
+INTEROP_VENV ?= .venv-interop
 PYTEST_ARGS ?=
 ORDER ?=
 override ORDER := $(patsubst random,$(shell date +%s),$(ORDER))
@@ -36,7 +38,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
+.PHONY: demo test test-all test-interop faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -45,6 +47,9 @@ test: TIER = -m 'not extended'
 test test-all: $(VENV)/.installed-dev
 	@$(if $(ORDER),echo "in random order; to repeat it: make $@ ORDER=$(ORDER)")
 	@$(VENV)/bin/python -m pytest -n auto --dist worksteal $(TIER) $(ORDER_ARGS) $(PYTEST_ARGS)
+
+test-interop: $(INTEROP_VENV)/.installed
+	@UWF_TEST_INTEROP=1 $(INTEROP_VENV)/bin/python -m pytest tests/interop $(PYTEST_ARGS)
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl
@@ -105,7 +110,7 @@ bench-smoke: $(BENCH_VENV)/.installed
 venv: $(VENV)/.installed-dev
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SITE_VENV) site .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
+	rm -rf $(VENV) $(BENCH_VENV) $(SITE_VENV) $(INTEROP_VENV) site .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
 
 # Installed again if dependencies or the names of agents may have changed: the sources are used where they stand.
 
@@ -131,6 +136,13 @@ $(VENV)/.installed-dev: $(INSTALLS) | $(VENV)/bin/python
 $(SITE_VENV)/.installed: pyproject.toml | $(SITE_VENV)/bin/python
 	@echo "installing the site's tools into $(SITE_VENV)"
 	@$(SITE_VENV)/bin/python $(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
+
+# The packages of other programs ask for versions of their own, which are nobody else's concern.
+
+$(INTEROP_VENV)/.installed: $(INSTALLS) | $(INTEROP_VENV)/bin/python
+	@echo "installing uwf-git and the packages of other programs into $(INTEROP_VENV)"
+	@$(INTEROP_VENV)/bin/python $(PIP_INSTALL) --editable '.[interop]'
 	@touch $@
 
 # What is measured is what users have, so it is a real install: an editable one costs 20 ms at each start.

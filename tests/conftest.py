@@ -37,6 +37,7 @@ pytest_plugins = [
     "evidence",
     "landing_shop",
     "landing_forge",
+    "interop",
 ]
 
 REPOSITORY = Path(__file__).parent.parent
