@@ -94,7 +94,7 @@ def _address(target: str) -> str | None:
     """The place of a file of the repository in the site, or None if there is none."""
     if target in ELSEWHERE:
         return ELSEWHERE[target]
-    if target.startswith("docs/"):
+    if target.startswith("docs/") and not target.endswith(".py"):
         return target.removeprefix("docs/")
     if (ROOT / target).is_dir():
         return f"source/{target}/index.html"
