@@ -20,7 +20,7 @@ def above(hermetic: Path) -> Path:
     private = folder / ".git" / "uwf"
     private.mkdir()
     (private / "format").write_text("1\n")
-    write(str(folder / ".workflows/above.yaml"), PAIR)
+    write(str(folder / ".uwf/workflows/above.yaml"), PAIR)
     return folder
 
 
@@ -39,14 +39,14 @@ def test_nothing_above_the_folder_of_a_test_is_seen(
 def test_nothing_is_seen_from_the_folder_itself(uwf: Uwf, tmp_path: Path) -> None:
     outside = tmp_path.parent
     subprocess.run(["git", "init", "-q", str(outside)], check=True)
-    write(str(outside / ".workflows/above.yaml"), PAIR)
+    write(str(outside / ".uwf/workflows/above.yaml"), PAIR)
     try:
         done = subprocess.run(["git", "rev-parse"], cwd=tmp_path, capture_output=True, check=False)
         assert done.returncode == 128
         uwf("workflow", "show", "above", cwd=tmp_path, check=3)
     finally:
         shutil.rmtree(outside / ".git")
-        shutil.rmtree(outside / ".workflows")
+        shutil.rmtree(outside / ".uwf/workflows")
 
 
 def test_a_ceiling_may_be_named_by_a_link(

@@ -116,8 +116,8 @@ def test_a_file_that_is_run_by_its_path_is_trusted_by_that(uwf: Uwf) -> None:
     path = write("debate.esm.js", DEBATE)
     assert uwf("run", f"./{path}", "-p", "Tabs or spaces?").lines[-1]["status"] == "completed"
     uwf("thread", "step", uwf("thread", "start", path, "-p", "Again").json["thread"])
-    folder = Path(".workflows")
-    folder.mkdir()
+    folder = Path(".uwf/workflows")
+    folder.mkdir(parents=True)
     (folder / "other.esm.js").write_text(DEBATE + "// fetched\n")
     assert uwf("run", "other", "-p", "x", check=5).error["code"] == "untrusted"
 

@@ -26,8 +26,8 @@ class Hostile(Forge):
         self.trace = folder / "trace"
         work = folder / "work"
         git("init", "-q", "-b", "main", work)
-        (work / ".workflows").mkdir()
-        (work / ".workflows" / "pair.yaml").write_text(PAIR)
+        (work / ".uwf/workflows").mkdir(parents=True)
+        (work / ".uwf/workflows" / "pair.yaml").write_text(PAIR)
         self._push(work, "main")
         leaves = f"import pathlib; pathlib.Path({str(self.trace)!r}).touch()\n"
         for name in (
@@ -64,11 +64,13 @@ class Hostile(Forge):
         (work / ".env").write_text(f"PYTHONSTARTUP={work / 'venv.py'}\nUWF_STORAGE_ROOT={work}\n")
         (work / "setup.py").write_text(leaves)
         (work / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "pip"\n')
-        (work / ".workflows" / "config.yaml").write_text(f"agents: {{x: {{command: touch {self.trace}}}}}\n")
-        (work / ".workflows" / "code.esm.js").write_text(
+        (work / ".uwf/workflows" / "config.yaml").write_text(
+            f"agents: {{x: {{command: touch {self.trace}}}}}\n"
+        )
+        (work / ".uwf/workflows" / "code.esm.js").write_text(
             f"require('fs').writeFileSync({str(self.trace)!r}, '')\n"
         )
-        (work / ".workflows" / "pair.yaml").write_text(PAIR.replace("One writes", "Somebody writes"))
+        (work / ".uwf/workflows" / "pair.yaml").write_text(PAIR.replace("One writes", "Somebody writes"))
         (work / "uwf-ci").symlink_to(folder / "elsewhere")
         (folder / "elsewhere").mkdir()
         self._push(work, "topic")
@@ -89,8 +91,8 @@ def test_actions_run_nothing_of_a_change(hostile: Hostile, kind: str) -> None:
     hostile.kind = kind
     ran = hostile.pull_request((FOLDER / f"{kind}.yml").read_text(encoding="utf-8"), "topic", "main")
     assert {each["name"] for each in ran.result["checks"]} == {
-        ".workflows/pair.yaml",
-        ".workflows/config.yaml",
+        ".uwf/workflows/pair.yaml",
+        ".uwf/workflows/config.yaml",
     }
     assert ran.code == 1  # what is called config.yaml is no workflow
     assert not hostile.trace.exists()
@@ -102,7 +104,7 @@ def test_gitlab_runs_nothing_of_a_change_and_follows_no_link_of_it(hostile: Host
     assert link.is_symlink()
     done = job.run()
     assert not link.is_symlink()
-    assert b"workflow .workflows/pair.yaml:" in done.stdout, done.stdout
+    assert b"workflow .uwf/workflows/pair.yaml:" in done.stdout, done.stdout
     assert not hostile.trace.exists()
     assert not list((tmp_path / "forge" / "elsewhere").iterdir())
 
@@ -213,5 +215,5 @@ def test_the_printed_installation_installs_what_then_checks(hostile: Hostile, tm
     job = GitLab(hostile, tmp_path, "topic", "main")
     done = job.run(PATH=str(bare_path), PIP_FIND_LINKS=str(wheels))
     assert done.returncode == 1, done.stdout.decode()
-    assert b"workflow .workflows/pair.yaml:" in done.stdout
+    assert b"workflow .uwf/workflows/pair.yaml:" in done.stdout
     assert not hostile.trace.exists()

@@ -149,7 +149,7 @@ def test_a_changed_workflow_is_validated_and_its_coverage_compared(
 ) -> None:
     forge = Forge(tmp_path / "forge", kind)
     work = tmp_path / "work"
-    folder = work / ".workflows"
+    folder = work / ".uwf/workflows"
     folder.mkdir(parents=True)
     git("init", "-q", "-b", "main", work)
     (folder / "pair.yaml").write_text(PAIR)
@@ -163,11 +163,11 @@ def test_a_changed_workflow_is_validated_and_its_coverage_compared(
     ran = forge.pull_request(printed(kind), "topic", "main")
     assert ran.code == 0, ran.log
     (check,) = ran.result["checks"]
-    assert check["name"] == ".workflows/pair.yaml"
+    assert check["name"] == ".uwf/workflows/pair.yaml"
     assert check["before"]["percent"] == 100
     assert check["coverage"]["taken"] < check["before"]["taken"]
     warnings = [each for each in ran.commands if each.name == "warning"]
-    assert {each.properties["file"] for each in warnings} == {".workflows/pair.yaml"}
+    assert {each.properties["file"] for each in warnings} == {".uwf/workflows/pair.yaml"}
     assert "| edges taken | 4 of 4 | 3 of 4 |" in ran.summary
     (folder / "pair.yaml").write_text(PAIR.replace("role: critic }", "role: nobody }"))
     git("-C", work, "commit", "-qam", "Three")
@@ -176,7 +176,7 @@ def test_a_changed_workflow_is_validated_and_its_coverage_compared(
     assert ran.code == 1
     error = next(each for each in ran.commands if each.name == "error")
     line = (folder / "pair.yaml").read_text().split("\n").index("  writer: [{ role: nobody }]") + 1
-    assert (error.properties["file"], error.properties["line"]) == (".workflows/pair.yaml", str(line))
+    assert (error.properties["file"], error.properties["line"]) == (".uwf/workflows/pair.yaml", str(line))
 
 
 def test_a_code_quality_report_and_sarif_have_every_problem(forge: Published) -> None:

@@ -28,7 +28,7 @@ class Project(Forge):
     def __init__(self, uwf: Uwf, folder: Path) -> None:
         super().__init__(folder)
         self.uwf, self.work = uwf, folder / "project"
-        self.file = self.work / ".workflows" / "solve-issue.yaml"
+        self.file = self.work / ".uwf/workflows" / "solve-issue.yaml"
         self.file.parent.mkdir(parents=True)
         self.file.write_text((EXAMPLES / "solve-issue.yaml").read_text(encoding="utf-8"))
         git("init", "-q", "-b", "main", self.work)
@@ -68,7 +68,7 @@ def test_a_version_is_judged_by_what_was_recorded_of_it(project: Project) -> Non
     assert unknown.code == 0, unknown.log
     suite = next(each for each in unknown.result["checks"] if each["kind"] == "suite")
     assert suite["summary"] == "not judged: suite issues has no recorded run of this version"
-    assert "uwf eval run issues --workflow .workflows/solve-issue.yaml" in unknown.summary
+    assert "uwf eval run issues --workflow .uwf/workflows/solve-issue.yaml" in unknown.summary
     project.uwf("eval", "run", "issues", "--workflow", project.file)
     project.uwf("push", "origin")
     worse = project.checked()
@@ -76,7 +76,7 @@ def test_a_version_is_judged_by_what_was_recorded_of_it(project: Project) -> Non
     suite = next(each for each in worse.result["checks"] if each["kind"] == "suite")
     assert (suite["status"], suite["verdict"]) == (1, "worse")
     errors = [each for each in worse.commands if each.name == "error"]
-    assert [each.properties["file"] for each in errors] == [".workflows/solve-issue.yaml"]
+    assert [each.properties["file"] for each in errors] == [".uwf/workflows/solve-issue.yaml"]
 
 
 @pytest.mark.timeout(300)
@@ -124,5 +124,5 @@ def test_scores_that_were_not_looked_at_are_no_green_check(
             git("-C", tmp_path, "update-ref", prefix + name, "HEAD")
     monkeypatch.setattr(scores, "call_uwf", answers)
     compiled = compile_source(read_source(EXAMPLES / "solve-issue.yaml"))
-    checks = list(scores.checked_scores(Checkout(tmp_path), {".workflows/solve-issue.yaml": compiled}))
+    checks = list(scores.checked_scores(Checkout(tmp_path), {".uwf/workflows/solve-issue.yaml": compiled}))
     assert status_of(checks) == status and checks

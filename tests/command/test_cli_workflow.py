@@ -246,7 +246,7 @@ def test_a_name_in_the_configuration_that_no_workflow_has_is_told_and_set(uwf: U
     assert uwf("config", "get", "agentOverrides.piar.critic").json == "uwf-human"
 
     # A file of the project counts, and so does a version that an active thread runs.
-    write(".workflows/local.yaml", PAIR.replace("name: pair", "name: loc").replace("critic", "judge"))
+    write(".uwf/workflows/local.yaml", PAIR.replace("name: pair", "name: loc").replace("critic", "judge"))
     assert told("agentOverrides.loc.judge") == ""
     write("renamed.yaml", PAIR.replace("critic", "judge"))
     uwf("workflow", "put", "renamed.yaml")
@@ -281,14 +281,14 @@ def test_a_name_goes_before_a_hash_a_hash_before_a_file_a_file_before_the_projec
     inner = Path("project/deep/er")
     inner.mkdir(parents=True)
     files = {
-        Path("project/.workflows/pair.yaml"): "registered wins",
-        Path("project/.workflows/local.yaml"): "in the project",
-        Path("project/.workflows/far.yml"): "far",
-        Path("project/deep/.workflows/local.yaml"): "nearest wins",
-        Path(".workflows/outside.yaml"): "beyond the edge",
+        Path("project/.uwf/workflows/pair.yaml"): "registered wins",
+        Path("project/.uwf/workflows/local.yaml"): "in the project",
+        Path("project/.uwf/workflows/far.yml"): "far",
+        Path("project/deep/.uwf/workflows/local.yaml"): "nearest wins",
+        Path(".uwf/workflows/outside.yaml"): "beyond the edge",
         inner / pair["hash"]: "a file named like a hash",
         inner / "plain": "a file without a suffix",
-        inner / ".workflows/plain.yaml": "the file wins",
+        inner / ".uwf/workflows/plain.yaml": "the file wins",
     }
     for path, description in files.items():
         write(str(path), PAIR.replace("One writes, one reviews.", description))
@@ -323,7 +323,7 @@ def test_workflowpaths_name_folders_of_workflows_that_come_after_the_projects(
         hermetic / "mine/two.yaml": "mine",
         root / "shared/two.yaml": "shared",
         root / "shared/three.yaml": "shared",
-        Path(".workflows/one.yaml"): "the project's",
+        Path(".uwf/workflows/one.yaml"): "the project's",
     }.items():
         write(str(path), PAIR.replace("One writes, one reviews.", description))
 

@@ -33,8 +33,8 @@ def test_a_template_is_written_checked_rehearsed_and_runs_by_its_name(
     source, readme = map(Path, value["files"])
     assert (value["template"], source, readme) == (
         name,
-        Path.cwd() / f".workflows/{name}.yaml",
-        Path.cwd() / f".workflows/{name}.md",
+        Path.cwd() / f".uwf/workflows/{name}.yaml",
+        Path.cwd() / f".uwf/workflows/{name}.md",
     )
     assert value["store"] == str(root / "store.git") and Path(value["store"]).is_dir()
     assert uwf("workflow", "validate", source).json["findings"] == []
@@ -76,12 +76,12 @@ def test_a_failed_check_ends_a_template_with_its_own_exit_status(uwf: Uwf) -> No
 
 
 def test_a_file_that_is_there_is_never_overwritten(uwf: Uwf, root: Path) -> None:
-    mine = Path(".workflows/bugfix.md")
-    mine.parent.mkdir()
+    mine = Path(".uwf/workflows/bugfix.md")
+    mine.parent.mkdir(parents=True)
     mine.write_text("my own words\n")
     error = uwf("init", "--template", "bugfix", check=1).error
     assert str(mine.absolute()) in error["message"]
-    assert mine.read_text() == "my own words\n" and not Path(".workflows/bugfix.yaml").exists()
+    assert mine.read_text() == "my own words\n" and not Path(".uwf/workflows/bugfix.yaml").exists()
     assert not root.exists(), "nothing was begun"
     mine.unlink()
     mine.symlink_to("nowhere")
@@ -94,12 +94,12 @@ def test_a_file_that_is_there_is_never_overwritten(uwf: Uwf, root: Path) -> None
 def test_a_template_that_was_not_written_is_named_by_who_runs_it(uwf: Uwf) -> None:
     hint = uwf("run", "bugfix", "-p", "x", check=3).error["hint"]
     uwf(*hint.partition(": uwf ")[2].split())
-    assert Path(".workflows/bugfix.yaml").exists()
+    assert Path(".uwf/workflows/bugfix.yaml").exists()
 
 
 def test_a_template_that_cannot_be_written_or_found_is_one_line(uwf: Uwf) -> None:
     assert "bugfix" in uwf("init", "--template", "bugfx", check=2).error["message"]
-    Path(".workflows").write_text("")
+    Path(".uwf").write_text("")
     assert "cannot write" in uwf("init", "--template", "bugfix", check=1).error["message"]
 
 
@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_no_half_of_a_template(uwf: Uwf) -> None:
     limited = f"ulimit -f 1; exec {sys.executable} -m uwf_cli.main init --template bugfix"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "cannot write" in done.stderr, done.stderr
-    assert not Path(".workflows/bugfix.yaml").exists()
+    assert not Path(".uwf/workflows/bugfix.yaml").exists()
     uwf("init", "--template", "bugfix")
 
 

@@ -185,7 +185,7 @@ def test_only_what_runs_agents_starts_a_command(
 
 def test_only_what_is_offered_can_be_started(changing: httpx.Client, uwf: Uwf, thread: str) -> None:
     write("other.yaml", PAIR.replace("pair", "other"))
-    write(".workflows/--help.yaml", PAIR.replace("pair", "other"))
+    write(".uwf/workflows/--help.yaml", PAIR.replace("pair", "other"))
     for name in ("./other.yaml", "other", "--help", "../pair.yaml", "pair~1", ""):
         answer = changing.post("/start", data={"workflow": name, "prompt": "Do it"})
         assert answer.status_code == 404, name
@@ -396,7 +396,7 @@ def test_a_thread_is_started_in_the_page(serve: Serve, browser_page: Page, uwf: 
 def test_a_thread_is_started_from_a_file_and_shows_its_workflow(
     serve: Serve, browser_page: Page, uwf: Uwf, config: Config
 ) -> None:
-    write(".workflows/bugfix.yaml", PAIR.replace("name: pair", "name: bugfix"))
+    write(".uwf/workflows/bugfix.yaml", PAIR.replace("name: pair", "name: bugfix"))
     write("elsewhere/review.yaml", PAIR.replace("name: pair", "name: review"))
     config("workflowPaths: [elsewhere]\n".replace("elsewhere", str(Path("elsewhere").absolute())))
     serving = serve("--write")
@@ -409,7 +409,9 @@ def test_a_thread_is_started_from_a_file_and_shows_its_workflow(
     browser_page.get_by_label("Task").fill("Mend it")
     browser_page.get_by_role("button", name="Start").click()
     browser_page.wait_for_url("**/thread/*")
-    write(".workflows/bugfix.yaml", PAIR.replace("name: pair", "name: bugfix").replace("critic", "tester"))
+    write(
+        ".uwf/workflows/bugfix.yaml", PAIR.replace("name: pair", "name: bugfix").replace("critic", "tester")
+    )
     link = browser_page.get_by_role("link", name="bugfix", exact=True)
     for address in (browser_page.url, f"{serving.address}/threads", f"{serving.address}/workflows"):
         browser_page.goto(address)
@@ -419,7 +421,7 @@ def test_a_thread_is_started_from_a_file_and_shows_its_workflow(
     # An address that names it, as those of Spending do, shows the version of the newest thread.
     browser_page.goto(f"{serving.address}/workflow/bugfix")
     expect(browser_page.get_by_role("cell", name="critic", exact=True).first).to_be_visible()
-    uwf("workflow", "put", ".workflows/bugfix.yaml")
+    uwf("workflow", "put", ".uwf/workflows/bugfix.yaml")
     browser_page.goto(f"{serving.address}/workflow/bugfix")
     expect(browser_page.get_by_role("cell", name="tester", exact=True).first).to_be_visible()
 

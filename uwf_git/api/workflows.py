@@ -3,7 +3,7 @@
 1  a registered name, or CREW/ID for a workflow of a registered crew; ~2 is the second version before the newest
 2  the hash of a Workflow node, the id of a code workflow's file, or a unique prefix (four characters and more)
 3  a file
-4  `.workflows/NAME.yaml` (or .yml, or a code workflow NAME.esm.js) in the current folder and those above it in the
+4  `.uwf/workflows/NAME.yaml` (or .yml, or a code workflow NAME.esm.js) in the current folder and those above it in the
    same repository; outside a repository only in the current folder
 """
 
@@ -49,7 +49,7 @@ class Sources(NamedTuple):
         return self.opened()
 
 
-FOLDER = ".workflows"
+FOLDER = ".uwf/workflows"
 """The folder of workflows in a project."""
 SCRIPTS = Path(".claude", "workflows")
 """Where other programs keep workflow scripts, in files NAME.js."""
@@ -223,7 +223,7 @@ def warnings_of(compiled: Compiled) -> dict[str, Any]:
 
 
 def workflow_file(root: Path, text: str) -> Path | None:
-    """Return the file of a text: a path, or a name in `.workflows` or the configured `workflowPaths`."""
+    """Return the file of a text: a path, or a name in `.uwf/workflows` or the configured `workflowPaths`."""
     from uwf_git.workflow.code_workflow import language_of
 
     path = Path(text)
@@ -356,14 +356,14 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def file_names(root: Path) -> list[str]:
-    """Return the names of workflow files in `.workflows` and the configured folders."""
+    """Return the names of workflow files in `.uwf/workflows` and the configured folders."""
     from uwf_git.workflow.code_workflow import name_of
 
     return [name_of(path) for path in _files_in(_folders(root))]
 
 
 def project_roles() -> dict[str, set[str]]:
-    """Return the roles of readable workflows in `.workflows`, by name."""
+    """Return the roles of readable workflows in `.uwf/workflows`, by name."""
     from uwf_git.workflow.check import examine
     from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.source import read_source

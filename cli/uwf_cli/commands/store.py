@@ -42,7 +42,7 @@ _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 @click.option(
     "--template",
     type=click.Choice(TEMPLATES),
-    help="Also write this workflow and its README to .workflows; uwf templates lists them.",
+    help="Also write this workflow and its README to .uwf/workflows; uwf templates lists them.",
 )
 def init(invocation: Invocation, here: bool, template: str | None) -> None:
     """Create a store. Safe to repeat.

@@ -122,7 +122,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     """Write the files that are not there yet, with their folder. Raises Invalid."""
     for path, content in files.items():
         try:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             if not _has(path, content):
                 _write(path, content)
         except OSError as error:

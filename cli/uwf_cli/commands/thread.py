@@ -94,7 +94,7 @@ def start(
 ) -> None:
     """Start a thread. No step is run yet.
 
-    WORKFLOW is a registered name, CREW/ID, a hash, a file, or the name of .workflows/WORKFLOW.yaml in this
+    WORKFLOW is a registered name, CREW/ID, a hash, a file, or the name of .uwf/workflows/WORKFLOW.yaml in this
     folder or one above it in the same repository.
 
     ISSUE is an issue's URL on GitHub, GitLab, Gitea, Forgejo or Jira, its number on the project's remote, or its key

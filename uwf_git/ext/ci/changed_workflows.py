@@ -48,7 +48,7 @@ class Changed(NamedTuple):
 
 def changed_workflows(checkout: Checkout, subject: Subject) -> Iterator[Changed]:
     """Yield the workflows that differ between a subject and its base, at most MOST: `workflow.yaml` if one of
-    them is a version of a workflow, and those in `.workflows`."""
+    them is a version of a workflow, and those in `.uwf/workflows`."""
     kinds = {checkout.kind(subject.record), checkout.kind(subject.base)}
     paths = [DEFINITION] if "workflow" in kinds else []
     names = {*checkout.files(subject.revision, FOLDER), *_before(checkout, subject)}

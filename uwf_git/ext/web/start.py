@@ -69,6 +69,6 @@ def registered(instance: Instance) -> list[str]:
 
 
 def workflows(instance: Instance) -> list[str]:
-    """Return registered workflows, then those in `.workflows` and configured folders."""
+    """Return registered workflows, then those in `.uwf/workflows` and configured folders."""
     files = sorted(name for name in file_names(instance.location.root) if not name_problem(name))
     return list(dict.fromkeys([*registered(instance), *files]))
