@@ -171,6 +171,7 @@ from uwf_git.base import extensions as extensions
 from uwf_git.base import lifetime as lifetime
 from uwf_git.base import log as log
 from uwf_git.base import markdown as markdown
+from uwf_git.base import system as system
 from uwf_git.base import thread_states as thread_states
 from uwf_git.base.errors import Absent as Absent
 from uwf_git.base.errors import AgentFailed as AgentFailed

@@ -135,10 +135,12 @@ def _invoke(invocation: Invocation, arguments: list[str]) -> int:
 def _heed_signals() -> None:
     import signal
 
+    from uwf_git.base import system
+
     def end(number: int, _frame: Any) -> None:
         raise Terminated(number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in system.END_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and that has to last
             signal.signal(number, end)
     lifetime.heed_signals()

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from uwf_git.base import lifetime
+from uwf_git.base import lifetime, system
 from uwf_git.base.errors import UwfError, error_of
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, charge
 
@@ -109,7 +109,7 @@ class _Helper:
     def kill(self) -> None:
         self.forget()
         with suppress(OSError):
-            os.kill(self._process, signal.SIGKILL)
+            os.kill(self._process, system.KILL)
             os.waitpid(self._process, 0)
 
 
@@ -127,7 +127,8 @@ def _forget_all() -> None:
 
 
 atexit.register(_end_all)
-os.register_at_fork(after_in_child=_forget_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def main() -> None:

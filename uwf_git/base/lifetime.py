@@ -57,6 +57,8 @@ def heed_signals() -> None:
     import _thread
     import signal
 
+    if sys.platform == "win32":  # such a call is woken there
+        return
     heard, writing = os.pipe()
     os.set_blocking(writing, False)
     main, nothing = _thread.get_ident(), signal.SIGURG
@@ -87,11 +89,9 @@ def is_shared() -> bool:
 
 def memory() -> int:
     """Return the bytes of memory that this process has, 0 if unknown."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+    from uwf_git.base import system
+
+    return system.own_memory()[1]
 
 
 def end(status: int) -> NoReturn:
@@ -118,11 +118,13 @@ def deferred() -> Iterator[None]:
     remembering it. No effect outside a command's main thread."""
     import signal
 
+    from uwf_git.base import system
+
     if not is_own():
         yield
         return
     came: list[tuple[int, FrameType | None]] = []
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, *system.END_SIGNALS)
     handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     for held in handlers:
         signal.signal(held, lambda number, frame: came.append((number, frame)))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.text import encodable, one_line, shortened
 
 LARGEST = 4 << 20
@@ -130,7 +130,7 @@ class _Files:
         self._day = day
         if begins:
             self._remove_old()
-        elif (size := os.fstat(self._file).st_size) and os.pread(self._file, 1, size - 1) != b"\n":
+        elif (size := os.fstat(self._file).st_size) and system.read_at(self._file, 1, size - 1) != b"\n":
             os.write(self._file, b"\n")  # a process was killed in the middle of a line
 
     def _remove_old(self) -> None:
@@ -180,7 +180,9 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
 
 def _opened(path: Path, flags: int) -> int:
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        descriptor = system.open_file(
+            path, flags | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_CLOEXEC, 0o600
+        )
     except OSError as error:
         if not path.is_symlink():
             raise

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import _thread
 import math
-import os
 import signal
 import sys
 import threading
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from uwf_git.base import lifetime, log
+from uwf_git.base import lifetime, log, system
 
 AGAIN = 0.25
 SAMPLE = 0.02
@@ -271,13 +270,4 @@ def _at_most(size: int) -> Iterator[None]:
 
 def mapped_memory() -> int | None:
     """Return this process's mapped bytes, None if unknown."""
-    try:
-        descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return int(os.read(descriptor, 64).split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None
-    finally:
-        os.close(descriptor)
+    return system.own_memory()[0] or None

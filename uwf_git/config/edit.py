@@ -7,7 +7,6 @@ otherwise (flow style, block scalars) the file is rewritten with only its top co
 from __future__ import annotations
 
 import copy
-import fcntl
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from uwf_git.base import system
 from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.base.extensions import config_section
 from uwf_git.base.text import nearest, one_line
@@ -383,11 +383,11 @@ def _locked(root: Path) -> Iterator[None]:
     require_person("changes the configuration", root)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        folder = os.open(root, os.O_RDONLY)
+        folder = system.open_file(root, os.O_RDONLY)
     except OSError as error:
         raise _unwritable(root, error) from None
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        system.lock(folder, wait=True)
         yield
     finally:
         os.close(folder)
@@ -405,7 +405,7 @@ def _replace(path: Path, text: str, mode: int | None) -> None:
             os.fchmod(file.fileno(), mode)
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            system.sync(file.fileno())
         Path(temporary).replace(target)
         sync(target.parent)
     except OSError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base import extensions, lifetime, log
+from uwf_git.base import extensions, lifetime, log, system
 from uwf_git.base.errors import (
     AgentFailed,
     OutOfRounds,
@@ -281,7 +281,7 @@ def _within(folder: Path) -> Iterator[None]:
     if not lifetime.is_own():
         yield
         return
-    here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
+    here = system.open_file(".", os.O_RDONLY)  # gone, it can still be gone back to
     try:
         os.chdir(folder)
         yield

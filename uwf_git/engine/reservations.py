@@ -11,7 +11,6 @@ before exceed a limit by more than one call.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -20,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.config.resolve import asks_no_model, is_delegate
 from uwf_git.engine.budget import COST, Budgets, FanOut
 from uwf_git.engine.fan_out_budget import SHARED, InFlight, may_begin
@@ -154,20 +153,20 @@ def _largest(instance: Instance, heads: Sequence[Head], priced: Mapping[str, Pri
 
 @contextlib.contextmanager
 def _deciding(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / _DECIDING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = system.open_file(folder / _DECIDING, os.O_RDWR | os.O_CREAT | system.O_CLOEXEC, 0o600)
     try:
         share(folder / _DECIDING)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        system.lock(descriptor, wait=True)
         yield
     finally:
         os.close(descriptor)
 
 
 def _written(path: Path, reservation: _Reservation) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | system.O_CLOEXEC, 0o600)
     try:
         share(path)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock(descriptor)
         os.write(descriptor, json.dumps(reservation).encode())
     except BaseException:
         os.close(descriptor)
@@ -197,9 +196,9 @@ def _in_flight(folder: Path, tidy: bool = False) -> dict[ThreadId, _Reservation]
         if path.name == _DECIDING:
             continue
         with contextlib.suppress(OSError, ValueError, TypeError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = system.open_file(path, os.O_RDWR | system.O_CLOEXEC)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor)
             except BlockingIOError:
                 reservations[ThreadId(path.name)] = _parsed(path.read_bytes() or b"[[], {}]")
             else:

@@ -6,7 +6,6 @@ stores with the same config.yaml share the slots.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.text import counted
 from uwf_git.config.resolve import is_delegate
 from uwf_git.format.kinds import HUMAN, REHEARSE
@@ -50,9 +49,9 @@ def agent_slot(instance: Instance, command: str) -> Iterator[None]:
 
 def _take(folder: Path, most: int) -> int | None:
     for number in range(most):
-        descriptor = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = system.open_file(folder / str(number), os.O_RDWR | os.O_CREAT | system.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(descriptor)
         except BlockingIOError:
             os.close(descriptor)
         else:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from uwf_git.base import system
 from uwf_git.git.fsync import keeps_order, make_folders, sync
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import BLOB, id_of
@@ -151,7 +152,7 @@ class Bulk:
             packed = bytes(self._little[begin - HEADER : begin - HEADER + length])
         else:
             self._file.flush()
-            packed = os.pread(self._file.fileno(), length, begin)
+            packed = system.read_at(self._file.fileno(), length, begin)
         content: bytes | None = zlib.decompress(packed)
         if base and (known := self.get(Oid(raw=base))) is not None and content is not None:
             content = applied(known[1], content, _MAX_SIMILAR_SIZE)
@@ -166,7 +167,7 @@ class Bulk:
             return
         if not self._places:
             for descriptor in beside:
-                os.fsync(descriptor)
+                system.sync(descriptor)
             return
         places = [place for *_, place, _ in self._places.values()]
         if self._path is None:

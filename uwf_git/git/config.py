@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.errors import Invalid, SigningFailed
 from uwf_git.base.text import one_line
 from uwf_git.git.libgit2 import Config, GitError, Repository
@@ -53,6 +54,9 @@ class Bounds(NamedTuple):
 
 
 BOUNDS = Bounds(2 << 30, 1 << 30)
+
+
+_LOGINS = "LOGNAME", "USER", "USERNAME"  # the last is that of Windows
 
 
 class GitConfig:
@@ -109,7 +113,7 @@ class GitConfig:
         """The user's identity: environment, then configuration, then login name."""
         name = os.environ.get("GIT_COMMITTER_NAME") or self.value("user.name")
         email = os.environ.get("GIT_COMMITTER_EMAIL") or self.value("user.email")
-        login = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid{os.getuid()}"
+        login = next(filter(None, map(os.environ.get, _LOGINS)), f"uid{system.user()}")
         return Person(clean(name) or clean(login), clean(email) or f"{clean(login)}@localhost")
 
     @property

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from uwf_git.base import system
 from uwf_git.base.errors import StoreDamaged, StoreUnwritable
 from uwf_git.git.fsync import require_folder, share
 from uwf_git.git.libgit2 import GitError, Odb, OdbBackendPack, Repository, all_objects
@@ -142,8 +143,8 @@ class ObjectDatabase:
         return self._stored.get(oid.raw)
 
     def _loose(self, name: str) -> int:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
+        flags = os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK
+        descriptor = system.open_file(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise damaged(name, "what stands in its place is not a file")

@@ -15,6 +15,8 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
+from uwf_git.base import system
+
 _git_dirs: set[Path] = set()
 _shared: dict[str, int] = {}  # what `share` gives what is below a folder, as `GitConfig.sharing` says
 ASIDE = ".new"
@@ -23,9 +25,9 @@ ASIDE = ".new"
 
 def sync(path: str | Path) -> None:
     """fsync a file or folder. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = system.open_file(path, os.O_RDONLY | system.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        system.sync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -47,7 +49,7 @@ def sync_all(descriptors: Sequence[int], meanwhile: Callable[[], object] | None 
     if meanwhile:
         meanwhile()
     for descriptor in descriptors:
-        os.fsync(descriptor)
+        system.sync(descriptor)
 
 
 @lru_cache(maxsize=64)
@@ -55,42 +57,7 @@ def keeps_order(path: str | Path, other: str | Path) -> bool:
     """Whether new names in one folder are durable before later ones in another: both are in one ordered
     journal."""
     device = os.stat(path).st_dev  # noqa: PTH116
-    return device == os.stat(other).st_dev and _has_journal(device)  # noqa: PTH116
-
-
-@lru_cache(maxsize=16)
-def _has_journal(device: int) -> bool:
-    """Whether a file system journals all folder changes in order: ext4 with a journal, XFS. Unknown counts as
-    no."""
-    try:
-        name = Path(f"/sys/dev/block/{_number(device)}").readlink().name
-        if any(item.startswith(f"{name}-") for item in os.listdir("/proc/fs/jbd2")):  # noqa: PTH208
-            return True
-    except OSError:
-        pass
-    return _kind(device) == "xfs"
-
-
-def kind_of(path: str | Path) -> str:
-    """Return the kind of file system that a path is on, on Linux, else "". Raises OSError."""
-    return _kind(os.stat(path).st_dev)  # noqa: PTH116
-
-
-@lru_cache(maxsize=16)
-def _kind(device: int) -> str:
-    """Return a file system's kind on Linux, else ""."""
-    number = _number(device)
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next(
-        (line.partition(" - ")[2].split(" ")[0] for line in lines if line.split(" ")[2] == number), ""
-    )
-
-
-def _number(device: int) -> str:
-    return f"{os.major(device)}:{os.minor(device)}"
+    return device == os.stat(other).st_dev and system.keeps_order_of_names(device)  # noqa: PTH116
 
 
 def keep_folder(git_dir: Path) -> None:
@@ -153,7 +120,7 @@ def sync_folder(path: Path) -> None:
 
 def reserve(path: str | Path, size: int, mode: int) -> None:
     """Make a file with allocated space, unwritten if possible. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    descriptor = system.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system.O_CLOEXEC, mode)
     try:
         share(path)
         if hasattr(os, "posix_fallocate"):

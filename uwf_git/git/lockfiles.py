@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import threading
 import time
@@ -22,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.text import counted
 from uwf_git.git.fsync import share
 from uwf_git.git.refs import PRIVATE, read_file
@@ -178,7 +177,7 @@ class Lockfiles:
 
     def _is_first(self) -> bool:
         try:
-            return self._folder.stat().st_mtime < _booted()
+            return self._folder.stat().st_mtime < system.booted_at()
         except OSError:
             return True
 
@@ -190,7 +189,7 @@ class Lockfiles:
                 paths.update(self._left_by(record).locks if free else ())
         keeps = stale_keep_files(self._git_dir / "objects" / "pack")
         paths.update(keeps)
-        now, boot = time.time(), _booted()
+        now, boot = time.time(), system.booted_at()
         live = self._said()  # a clock set forward makes a live lock look older than the boot
         locks = []
         for path in [*self._all(), *keeps, self._git_dir / "gc.pid"]:
@@ -229,10 +228,10 @@ class Lockfiles:
         try:
             self._folder.mkdir(exist_ok=True)
             share(self._folder)
-            descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            descriptor = system.open_file(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o644)
             try:
                 share(new)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor)
                 new.rename(path)  # locked already: not taken for a stale one
             except OSError:
                 os.close(descriptor)
@@ -317,7 +316,7 @@ def _keep(descriptor: int, pack: str, path: str) -> int:
         os.close(descriptor)
         if error.errno not in _NO_LINKS:
             raise
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    descriptor = system.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o644)
     try:
         share(path)
         _hold(descriptor)
@@ -331,7 +330,7 @@ def _keep(descriptor: int, pack: str, path: str) -> int:
 
 def _hold(descriptor: int) -> None:
     with contextlib.suppress(OSError):  # a file system without locks, on which stale files cannot be detected
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock(descriptor)
 
 
 def stale_keep_files(packs: Path) -> list[Path]:
@@ -368,7 +367,7 @@ class _Record:
         with contextlib.suppress(OSError):
             # Blanks replace removed records: truncating is slower, and no process finds the file empty while a lock
             # is held.
-            self._size = max(self._size, os.pwrite(self.descriptor, data.ljust(self._size), 0))
+            self._size = max(self._size, system.write_at(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
         if os.getpid() == self.process:
@@ -379,10 +378,10 @@ class _Record:
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = system.open_file(path, os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(descriptor)
             free = os.path.samestat(path.stat(), os.fstat(descriptor))
         except OSError:
             free = False
@@ -413,10 +412,6 @@ def _is_over(pid_file: Path) -> bool:
     except (OSError, ValueError, OverflowError):
         return False
     return False
-
-
-def _booted() -> float:
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
 
 
 def is_git_at_work(git_dir: Path) -> bool:

@@ -12,7 +12,6 @@ and its pack was as large (within 0.1 %).
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import struct
@@ -22,7 +21,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.git.fsync import make_folders, share, sync, sync_all, write_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, stale_keep_files
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
@@ -162,7 +161,7 @@ def install(
         if isinstance(pack, bytes):
             opened.append(_written(folder, f"{ASIDE}pack-", pack, aside))
         else:
-            opened.append(os.open(pack, os.O_RDONLY | os.O_CLOEXEC))
+            opened.append(system.open_file(pack, os.O_RDONLY | system.O_CLOEXEC))
             os.fchmod(opened[0], 0o444)
             share(pack)
             aside.append(str(pack))
@@ -184,12 +183,12 @@ def install(
 
 def _written(folder: Path, begin: str, data: bytes, folders: list[str]) -> int:
     path = f"{folder}/{begin}{os.urandom(6).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o444)
+        descriptor = system.open_file(path, flags, 0o444)
     except FileNotFoundError:
         make_folders(folder)
-        descriptor = os.open(path, flags, 0o444)
+        descriptor = system.open_file(path, flags, 0o444)
     folders.append(path)
     try:
         share(path)
@@ -263,9 +262,8 @@ def _crowds(folder: Path) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = system.lock_folder(folder)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base import system
 from uwf_git.git.objects import NAMES as _NAMES
 from uwf_git.git.objects import TREE
 
@@ -143,7 +144,7 @@ class Pack:
         return kind, content
 
     def _header(self, offset: int) -> tuple[int, int, int | bytes, int] | None:
-        data = os.pread(self._file, 64, offset)
+        data = system.read_at(self._file, 64, offset)
         try:
             byte = data[0]
             kind, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
@@ -168,7 +169,7 @@ class Pack:
         data, at = bytearray(), begin
         try:
             while not inflate.eof:
-                chunk = os.pread(self._file, _CHUNK, at)
+                chunk = system.read_at(self._file, _CHUNK, at)
                 if not chunk:
                     return None
                 at += len(chunk)

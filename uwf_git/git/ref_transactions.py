@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from uwf_git.base import system
 from uwf_git.base.errors import Busy, HeadMoved, Invalid
 from uwf_git.base.lifetime import deferred
 from uwf_git.git.fsync import make_folders, require_folder, share, sync
@@ -150,7 +151,7 @@ class RefFiles:
     def _lock(self, name: str, path: Path, tries: int) -> int:
         for attempt in range(tries):
             try:
-                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                return system.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o666)
             except FileNotFoundError:  # the ref is in packed-refs, and git gc has removed the empty folder
                 with contextlib.suppress(FileNotFoundError):  # and does so again at this moment
                     make_folders(path.parent)

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.git.fsync import share
 from uwf_git.git.libgit2 import Oid
@@ -65,7 +66,7 @@ def read_file(path: str | Path, most: int | None = None, at_most: int | None = N
     """Read a small file, or its first bytes; None if missing or a folder. Raises OSError for anything but a
     regular file, since a FIFO would block, and for a file of more than `at_most` bytes."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = system.open_file(path, os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -78,7 +79,7 @@ def read_file(path: str | Path, most: int | None = None, at_most: int | None = N
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         if most is not None:
             return _read(descriptor, most, 0)
-        data = os.pread(descriptor, status.st_size + 1, 0)
+        data = system.read_at(descriptor, status.st_size + 1, 0)
         return data if len(data) == status.st_size else _read(descriptor, status.st_size + 1, 0)
     finally:
         os.close(descriptor)
@@ -435,7 +436,9 @@ def _opened(git_dir: Path, anew: bool = False) -> Iterator[tuple[int | bytes, Ke
         yield content, key
         return
     try:
-        descriptor = os.open(f"{git_dir}/{PACKED}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = system.open_file(
+            f"{git_dir}/{PACKED}", os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK
+        )
     except FileNotFoundError:
         if _seen(git_dir):
             raise _damaged_packed(git_dir, _GONE) from None
@@ -520,9 +523,9 @@ def _loose_ref(entry: os.DirEntry[str]) -> Oid | None:
         if known is not None and known[0] == key:
             return known[1]
         # Of thousands each call counts: anything but a regular file refuses the read at a place.
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = system.open_file(entry.path, os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK)
         try:
-            data = os.pread(descriptor, 101, 0)
+            data = system.read_at(descriptor, 101, 0)
         finally:
             os.close(descriptor)
     except OSError:
@@ -539,7 +542,7 @@ def _read(source: int | bytes, size: int, at: int) -> bytes:
     if isinstance(source, bytes):
         return source[at : at + size]
     parts = []
-    while size > 0 and (part := os.pread(source, size, at)):
+    while size > 0 and (part := system.read_at(source, size, at)):
         parts.append(part)
         size -= len(part)
         at += len(part)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Oversized, StoreDamaged, StoreUnwritable
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
@@ -420,7 +421,7 @@ class Repository(ObjectDatabase):
     def _put(self, name: str, old: Oid | None, new: Oid) -> None:
         def store(descriptor: int, folder: Path) -> None:
             if self._bulk is None:
-                os.fsync(descriptor)
+                system.sync(descriptor)
             else:
                 self._bulk.store([descriptor], before=folder)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.git.fsync import share
 
 _FILLING = 65536  # KiB of page cache during indexing, whose rows come in random order
@@ -282,8 +282,4 @@ def _is_file(path: Path) -> bool:
 @cache
 def boot() -> int:
     """Return a number for the present start of the machine, 0 if unknown."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return zlib.crc32(file.read()) >> 1
-    except OSError:
-        return 0
+    return zlib.crc32(system.boot_id()) >> 1

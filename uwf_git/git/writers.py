@@ -8,13 +8,13 @@ it. Each thread of a process holds its own.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from uwf_git.base import system
 from uwf_git.base.errors import Busy
 from uwf_git.git.fsync import make_folders, share
 
@@ -49,7 +49,7 @@ class Writers:
     def begin(self) -> None:
         """Begin writing in this thread. Raises Busy during a long deletion."""
         if getattr(self._mine, "hold", None) is None and self._path not in _alone:
-            self._mine.hold = self._held(fcntl.LOCK_SH, WRITER_SECONDS)
+            self._mine.hold = self._held(WRITER_SECONDS)
 
     def end(self) -> None:
         """End writing: objects have a ref, or never will."""
@@ -60,7 +60,7 @@ class Writers:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Write during the block, however many refs move. Raises Busy."""
-        hold = None if self._path in _alone else self._held(fcntl.LOCK_SH, WRITER_SECONDS)
+        hold = None if self._path in _alone else self._held(WRITER_SECONDS)
         try:
             yield
         finally:
@@ -71,7 +71,7 @@ class Writers:
     def exclude_writers(self) -> Iterator[None]:
         """Exclude writers during the block. Raises Busy."""
         self.end()
-        hold = self._held(fcntl.LOCK_EX, ALONE_SECONDS)
+        hold = self._held(ALONE_SECONDS, alone=True)
         _alone.add(self._path)
         try:
             yield
@@ -80,7 +80,7 @@ class Writers:
             if hold is not None:
                 hold.close()
 
-    def _held(self, how: int, seconds: float) -> _Hold | None:
+    def _held(self, seconds: float, alone: bool = False) -> _Hold | None:
         """None if the file cannot be made: then nothing can be written or deleted either."""
         try:
             descriptor = self._opened()
@@ -89,27 +89,23 @@ class Writers:
         hold, deadline = _Hold(descriptor), time.monotonic() + seconds
         while True:
             try:
-                fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+                system.lock(descriptor, shared=not alone)
                 return hold
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     hold.close()
-                    who = (
-                        "somebody writes to the store"
-                        if how == fcntl.LOCK_EX
-                        else "uwf gc --prune is at work"
-                    )
+                    who = "somebody writes to the store" if alone else "uwf gc --prune is at work"
                     raise Busy(who, "repeat when that is done") from None
             except OSError:  # a file system without locks
                 return hold
             time.sleep(0.005)
 
     def _opened(self) -> int:
-        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        flags = os.O_RDONLY | os.O_CREAT | system.O_CLOEXEC | system.O_NONBLOCK
         try:
-            descriptor = os.open(self._path, flags, 0o600)
+            descriptor = system.open_file(self._path, flags, 0o600)
         except FileNotFoundError:
             make_folders(self._path.parent)
-            descriptor = os.open(self._path, flags, 0o600)
+            descriptor = system.open_file(self._path, flags, 0o600)
         share(self._path)
         return descriptor

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.errors import AgentFailed
 from uwf_git.sandbox.child import run_command
 from uwf_git.sandbox.mounts import PROJECT
@@ -355,7 +355,7 @@ class Lifetime:
             return  # it never began
         try:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+                signal.pidfd_send_signal(self._process, system.KILL)
             poll = select.poll()
             poll.register(self._process, select.POLLIN)
             if not poll.poll(_LONGEST_LIFE * 1000):

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.line_buffer import LineBuffer
@@ -410,7 +410,7 @@ class Tail:
 
     def follow(self, file: IO[bytes]) -> None:
         """Add what was appended to a file."""
-        while data := os.pread(file.fileno(), _PIECE, self.size):
+        while data := system.read_at(file.fileno(), _PIECE, self.size):
             self.add(data)
 
     def end(self) -> bytes:
@@ -418,7 +418,7 @@ class Tail:
 
 
 def _for_its_user(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return system.open_file(path, flags, 0o600)
 
 
 def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:

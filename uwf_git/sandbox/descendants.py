@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base import lifetime, log
+from uwf_git.base import lifetime, log, system
 from uwf_git.sandbox.process_table import (
     Process,
     content,
@@ -228,7 +228,7 @@ class Descendants:
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """Kill all at once, including new children."""
         deadline = time.monotonic() + _KILLING
-        while self._signal(process.pid, signal.SIGKILL) and time.monotonic() < deadline:
+        while self._signal(process.pid, system.KILL) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 
     def close(self) -> None:
@@ -256,7 +256,7 @@ class Descendants:
                 guard.stdin.write(text.encode())
                 guard.stdin.flush()
 
-    def _signal(self, group: int, *numbers: signal.Signals) -> bool:
+    def _signal(self, group: int, *numbers: int) -> bool:
         if not has_table():
             try:
                 for number in numbers or (0,):
@@ -265,7 +265,7 @@ class Descendants:
                 return False
             return True
         processes, others = self._divided(group)
-        if signal.SIGKILL in numbers:
+        if system.KILL in numbers:
             # The kernel kills the whole group at once, so no process in it can start another.
             for whole in (
                 {process.group for process in processes}
@@ -273,7 +273,7 @@ class Descendants:
                 - {os.getpgrp(), 0}
             ):
                 with contextlib.suppress(OSError):
-                    os.killpg(whole, signal.SIGKILL)
+                    os.killpg(whole, system.KILL)
         for member in processes:
             notify(member, *numbers)
         return bool(processes)

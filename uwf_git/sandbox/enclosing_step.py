@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from uwf_git.base import system
 from uwf_git.base.errors import RequirementUnmet
 from uwf_git.sandbox.process_table import content, has_table, made_at, parents_of, started_at
 from uwf_git.sandbox.programs import find_program
@@ -151,4 +152,4 @@ def _is_closed_in_children(process: int, descriptor: int) -> bool:
         flags = content(f"/proc/{process}/fdinfo/{descriptor}").split(b"flags:")[1].split()[0]
     except (OSError, IndexError):
         return True
-    return bool(int(flags, 8) & os.O_CLOEXEC)
+    return bool(int(flags, 8) & system.O_CLOEXEC)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.sandbox.process_table import Process, processes
 from uwf_git.sandbox.quota import Exceeded, Quota
 
@@ -304,7 +304,7 @@ def _counted(path: Path, what: str) -> int:
 
 def _text(path: Path) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = system.open_file(path, os.O_RDONLY | system.O_CLOEXEC)
     except OSError:
         return ""
     try:

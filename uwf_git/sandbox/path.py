@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base import system
 from uwf_git.sandbox.results import ToolFailure, shown
 
 DEEPEST = 100  # folders below each other; each is an open descriptor while a path is walked
 LONGEST = 4096  # bytes of a path
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | system.O_DIRECTORY | system.O_NOFOLLOW | system.O_CLOEXEC
+FILE = os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_NOCTTY | system.O_CLOEXEC
 _LINKS = 40
 GIT_FOLDER = frozenset(("head", "commondir", "objects", "refs"))  # by which git knows a folder of its own
 # Characters that some file systems ignore in a name.
@@ -38,7 +39,7 @@ def identity(status: os.stat_result) -> Identity:
 def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
     """Open a folder for the block; relative paths start at `inside`. Raises OSError, also if the last name is
     a link."""
-    descriptor = os.open(path, FOLDER, dir_fd=inside)
+    descriptor = system.open_file(path, FOLDER, dir_fd=inside)
     try:
         yield descriptor
     finally:
@@ -48,10 +49,10 @@ def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
 @contextlib.contextmanager
 def opened_below(folder: Path, parts: Iterable[str]) -> Iterator[int]:
     """Open a folder below another by descriptors, so that no link can redirect it. Raises OSError."""
-    descriptor = os.open(folder, FOLDER)
+    descriptor = system.open_file(folder, FOLDER)
     try:
         for name in parts:
-            inner = os.open(name, FOLDER, dir_fd=descriptor)
+            inner = system.open_file(name, FOLDER, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -165,7 +166,7 @@ class _Steps:
     def __init__(self, mount: Mount, rules: Rules) -> None:
         self._mount = mount
         self._rules = rules
-        self._open = [os.open(mount.path, FOLDER)]
+        self._open = [system.open_file(mount.path, FOLDER)]
         self._names: list[str] = []
         self._links = 0
 
@@ -232,7 +233,7 @@ class _Steps:
                     self._rules.made.append(self._spot(name).shown)
         elif not stat.S_ISDIR(status.st_mode):
             raise ToolFailure("not_directory", f"{self._shown(name)} is not a folder")
-        self._open.append(os.open(name, FOLDER, dir_fd=self._open[-1]))
+        self._open.append(system.open_file(name, FOLDER, dir_fd=self._open[-1]))
         self._names.append(name)
         self._check_folder()
 

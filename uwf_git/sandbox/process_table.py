@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base import system
+
 _PROC = Path("/proc")
 _PIECE = 1 << 16
 _POLL = 0.01
@@ -87,8 +89,7 @@ def started_at(pid: int) -> float | None:
         ticks = next((process.start for process in processes((pid,))), None)
         if ticks is None:
             return None
-        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        return booted + ticks / os.sysconf("SC_CLK_TCK") - _EARLY
+        return system.booted_at() + ticks / os.sysconf("SC_CLK_TCK") - _EARLY
     import subprocess
 
     from uwf_git.sandbox.programs import find_program
@@ -149,7 +150,7 @@ def started_by(pid: int) -> list[Process]:
     return descendants
 
 
-def notify(process: Process, *numbers: signal.Signals) -> None:
+def notify(process: Process, *numbers: int) -> None:
     """Signal one process by a descriptor, since its number may be reused."""
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(process.pid)
@@ -173,12 +174,12 @@ def end_each(processes: Sequence[Process], grace: float) -> None:
     while (processes := list(filter(_is_there, processes))) and time.monotonic() < deadline:
         time.sleep(_POLL)
     for process in processes:
-        notify(process, signal.SIGKILL)
+        notify(process, system.KILL)
 
 
 def content(path: str) -> bytes:
     """Read a file of /proc, five times as fast as with pathlib; every process is read when a step ends."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = system.open_file(path, os.O_RDONLY | system.O_CLOEXEC)
     try:
         content = b""
         while data := os.read(descriptor, _PIECE):

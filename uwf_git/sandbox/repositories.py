@@ -12,7 +12,6 @@ case this process is killed in between.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -22,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.path import (
     DEEPEST,
@@ -40,7 +39,7 @@ ENTRIES = 1_000_000  # files and folders that are searched
 REPOSITORIES = 1000  # in one project; each becomes a mount
 _CLOCK = 0.1  # seconds by which the time of a file may be behind the clock
 _ENDING = 10.0  # seconds that a command may take to end
-_PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = system.O_PATH | system.O_NOFOLLOW | system.O_CLOEXEC
 
 
 class FoundRepository(NamedTuple):
@@ -82,7 +81,9 @@ class RepositoriesBefore:
                 )
             for repository in self.found:
                 with contextlib.suppress(OSError):
-                    self._stack.callback(os.close, os.open(self.project.joinpath(*repository.parts), _PLAIN))
+                    self._stack.callback(
+                        os.close, system.open_file(self.project.joinpath(*repository.parts), _PLAIN)
+                    )
             if self._notes is not None:
                 self._stack.enter_context(_noted(self._notes, self.project, self.found, look, self._seconds))
             self._stack = self._stack.pop_all()
@@ -154,13 +155,13 @@ def _noted(
     try:
         for folder in (notes.parent, notes):  # not that of the repository, which may have been moved away
             folder.mkdir(exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = system.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o600)
     except OSError as error:
         log.warning("5HJ3T9QD", "no note of a command can be kept: {reason}", reason=str(error))
         yield
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        system.lock(descriptor, wait=True)
         os.write(descriptor, json.dumps(note).encode("ascii"))
         yield
     finally:
@@ -171,11 +172,13 @@ def _noted(
 def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
     for path in notes.iterdir() if notes.is_dir() else ():
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+            descriptor = system.open_file(
+                path, os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK | system.O_NOFOLLOW
+            )
         except OSError:
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(descriptor)
             with open(descriptor, "rb", closefd=False) as file:
                 note = json.loads(file.read())
             if note["project"] == os.fspath(project):
@@ -269,7 +272,7 @@ def _listed(folder: Path, look: _Search) -> list[os.DirEntry[str]]:
 
 def _opened(folder: Path, look: _Search) -> bool:
     try:
-        descriptor = os.open(folder, _PLAIN)
+        descriptor = system.open_file(folder, _PLAIN)
         try:
             status = os.fstat(descriptor)
             look.closed.add(identity(status))

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.sandbox.child import spawn, working_in
 from uwf_git.sandbox.programs import elsewhere
 
@@ -36,7 +36,7 @@ BEGUN = b"+"
 _PIECE = 1 << 16
 _LOOK = 0.5  # seconds after which another thread may have seen the end of a call
 # Enough to go to a folder, also to one that is gone.
-_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER = system.O_DIRECTORY | system.O_PATH
 _START = 10.0  # seconds that a call has to begin
 _LOST = 1  # the status of a call whose process says that all is well, without the call's end
 _FAILED = "the process that others are forked from has ended"
@@ -82,7 +82,7 @@ class WarmPool:
                 if left <= 0:
                     break
                 self._guard.wait(left)
-            folder = os.open(cwd or ".", _FOLDER)
+            folder = system.open_file(cwd or ".", _FOLDER)
             streams, pipes, theirs = _streams(stdin, stdout, stderr)
             theirs.append(folder)
             try:
@@ -154,7 +154,7 @@ class WarmPool:
         with self._guard, contextlib.suppress(OSError, ValueError):
             if self._template is not None:
                 return self._template.wait(pid)
-        return -signal.SIGKILL
+        return -system.KILL
 
 
 class WarmProcess:
@@ -209,7 +209,7 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         with self._guard:
-            if self.returncode is None and number != signal.SIGKILL:  # others reach no call that hasn't begun
+            if self.returncode is None and number != system.KILL:  # others reach no call that hasn't begun
                 self._worker.wait_until_begun(_START)
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -219,7 +219,7 @@ class WarmProcess:
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+        self.send_signal(system.KILL)
 
 
 class _Worker:
@@ -323,7 +323,7 @@ def _streams(
             ours = open(own, "wb" if number == 0 else "rb")  # noqa: SIM115
             opened.append(theirs)
         elif stream == subprocess.DEVNULL:
-            theirs = os.open(os.devnull, os.O_RDWR)
+            theirs = system.open_file(os.devnull, os.O_RDWR)
             opened.append(theirs)
         else:
             theirs = stream if isinstance(stream, int) else stream.fileno()

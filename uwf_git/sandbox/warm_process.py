@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from uwf_git.base import lifetime
+from uwf_git.base import lifetime, system
 from uwf_git.sandbox.warm import BEGUN, NUMBER
 
 LARGEST = 100 << 20
@@ -35,7 +35,7 @@ LARGEST = 100 << 20
 _MOST = 500  # calls of a process
 _COLLECT = 25  # calls between two collections, without which what they leave would be 10 MB
 _MOST_FILES = 256  # that calls may leave open, such as the packs of a store
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, *system.END_SIGNALS)
 
 Program = Callable[[Sequence[str]], int]
 
@@ -85,7 +85,7 @@ def _status(pid: int, ended: dict[int, int]) -> int:
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        return -signal.SIGKILL
+        return -system.KILL
 
 
 def _ended() -> dict[int, int]:
@@ -105,7 +105,7 @@ class _Fork:
         self._program = program
         self._is_busy = False
         self._was_interrupted = False
-        self._nowhere = os.open(os.devnull, os.O_RDWR)
+        self._nowhere = system.open_file(os.devnull, os.O_RDWR)
         self._is_broken = False
 
     def serve(self) -> NoReturn:

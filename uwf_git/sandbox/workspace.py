@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from uwf_git.base import system
 from uwf_git.sandbox.mounts import NAMES, PROJECT, named, variable
 from uwf_git.sandbox.path import (
     FILE,
@@ -41,7 +42,7 @@ from uwf_git.sandbox.path import (
 )
 from uwf_git.sandbox.results import ToolFailure, shown
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_NOFOLLOW | system.O_CLOEXEC
 _RESTORED = 64_000_000  # bytes of a file that one of several changes may replace
 
 
@@ -251,7 +252,7 @@ def open_regular(spot: MountedPath) -> Iterator[BinaryIO]:
         raise missing(spot.shown)
     _refuse_irregular(status, spot)
     # Checked again after opening: the file may have become a pipe.
-    with open(os.open(spot.name, FILE, dir_fd=spot.folder), "rb") as file:
+    with open(system.open_file(spot.name, FILE, dir_fd=spot.folder), "rb") as file:
         _refuse_irregular(os.fstat(file.fileno()), spot)
         yield file
 
@@ -305,7 +306,7 @@ def _carry_out(changes: Sequence[Change], spots: Sequence[MountedPath]) -> list[
                 os.unlink(spot.name, dir_fd=spot.folder)
             done.append((spot, held))
         for folder in {spot.folder for spot in spots}:
-            os.fsync(folder)
+            system.sync(folder)
     except BaseException:
         for spot, held in reversed(done):
             _restore(spot, held)
@@ -342,14 +343,14 @@ def _before(change: Change, spot: MountedPath, one_of_several: bool) -> _Before 
 
 def _stage(spot: MountedPath, data: bytes, mode: int | None) -> str:
     name = f".uwf-{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(name, _NEW, 0o666, dir_fd=spot.folder)
+    descriptor = system.open_file(name, _NEW, 0o666, dir_fd=spot.folder)
     try:
         with open(descriptor, "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode & 0o777)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            system.sync(file.fileno())
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=spot.folder)

@@ -11,7 +11,6 @@ it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import signal
@@ -19,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import make_folders, share
@@ -37,11 +36,11 @@ _RUN = "run-"
 def is_locked(path: Path) -> bool:
     """Return whether a process holds the lock of a file; False if there is no file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = system.open_file(path, os.O_RDONLY | system.O_NONBLOCK | system.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        system.lock(descriptor, shared=True)
     except OSError:
         return True
     finally:
@@ -193,9 +192,9 @@ class Locks:
         Waits up to `grace` seconds after each signal. Raises Busy if the lock is still held."""
         for whom, number in (
             (self._agents, signal.SIGTERM),
-            (self._agents, signal.SIGKILL),
+            (self._agents, system.KILL),
             (self._holders, signal.SIGTERM),
-            (self._holders, signal.SIGKILL),
+            (self._holders, system.KILL),
         ):
             processes = whom(thread)
             if processes:
@@ -279,21 +278,21 @@ class Locks:
     def _tidy(self, name: str) -> None:
         path = self._folder / name
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = system.open_file(path, os.O_RDONLY | system.O_NONBLOCK)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor)
                 if _is_at(descriptor, path):
                     path.unlink()
             finally:
                 os.close(descriptor)
 
     def _opened(self, path: Path) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_CREAT | system.O_NONBLOCK
         try:
-            descriptor = os.open(path, flags, 0o600)
+            descriptor = system.open_file(path, flags, 0o600)
         except FileNotFoundError:
             make_folders(self._folder, synced=False)
-            descriptor = os.open(path, flags, 0o600)
+            descriptor = system.open_file(path, flags, 0o600)
         share(path)
         return descriptor
 
@@ -308,7 +307,7 @@ class Locks:
             except OSError as error:
                 raise StoreUnwritable(f"cannot lock {path}: {error}", "check the folder") from None
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor)
                 if _is_at(descriptor, path):
                     log.debug("8QGENMM8", "holds the lock {lock}", lock=name)
                     return descriptor

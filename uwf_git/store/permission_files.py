@@ -9,7 +9,6 @@ their user alone may write, since a decision lets an agent act as this user.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.errors import NotFound, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.store.locks import is_locked
@@ -83,8 +83,8 @@ class PermissionFiles:
         path = self._path(request.thread, f"{request.id}.json")
         self._write(path, value)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            descriptor = system.open_file(path, os.O_RDONLY | system.O_NONBLOCK | system.O_CLOEXEC)
+            system.lock(descriptor, wait=True)
         except OSError as error:
             raise StoreUnwritable(f"cannot lock {path}: {error}", "check permissions") from None
         return descriptor

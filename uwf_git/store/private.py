@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.errors import StoreUnwritable, Usage
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
@@ -74,7 +75,7 @@ _OF_A_RUN = (
 )
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # reason of an interruption
-_TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
+_TO_WRITE = os.O_WRONLY | os.O_CREAT | system.O_NONBLOCK  # a pipe would be waited for
 _MOST_SAID = 256 << 10  # bytes of a live stream kept for watchers
 _BEGUN = 21  # bytes before the words: the start time, which identifies the stream
 _MOST_PRINTED = 8 << 20  # bytes of a command's lines that are kept for those who watch
@@ -175,7 +176,7 @@ class LiveStream:
             return
         with contextlib.suppress(OSError):
             if self._file < 0:
-                self._file = os.open(self._path, _TO_WRITE | os.O_TRUNC | os.O_APPEND, _MINE)
+                self._file = system.open_file(self._path, _TO_WRITE | os.O_TRUNC | os.O_APPEND, _MINE)
                 data = b"%020d\n" % time.time_ns() + data
             os.write(self._file, data)
 
@@ -312,10 +313,10 @@ class Runs:
     def _opened(self, path: str, flags: int) -> int:
         """Open a file of ours to write it, in a folder that may not be there yet. Raises OSError."""
         try:
-            return os.open(path, flags | os.O_CLOEXEC, _MINE)
+            return system.open_file(path, flags | system.O_CLOEXEC, _MINE)
         except FileNotFoundError:
             make_folders(self._folder)
-            return os.open(path, flags | os.O_CLOEXEC, _MINE)
+            return system.open_file(path, flags | system.O_CLOEXEC, _MINE)
 
     def detached_output(self, thread: ThreadId) -> Path:
         """Return the path of the output of a thread's last detached run."""
@@ -481,10 +482,10 @@ class Runs:
         value = [now.model[:_SHOWN], now.line[:_SHOWN], now.time, now.tokens, now.agent]
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         with contextlib.suppress(OSError):
-            descriptor = os.open(self._folder / f"{thread}.now", _TO_WRITE, _MINE)
+            descriptor = system.open_file(self._folder / f"{thread}.now", _TO_WRITE, _MINE)
             try:
                 share(self._folder / f"{thread}.now")
-                os.pwrite(descriptor, data.ljust(8 * _SHOWN), 0)
+                system.write_at(descriptor, data.ljust(8 * _SHOWN), 0)
             finally:
                 os.close(descriptor)
 
@@ -576,9 +577,11 @@ class Runs:
     def kept_turn(self, thread: ThreadId, blob: str, place: Place) -> bytes | None:
         """Return the file of a turn's node with this blob id, None if it is gone or only a part of it is there."""
         try:
-            descriptor = os.open(self._path(thread, "contents"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = system.open_file(
+                self._path(thread, "contents"), os.O_RDONLY | system.O_NONBLOCK | system.O_CLOEXEC
+            )
             try:
-                content = os.pread(descriptor, place.size, place.at)
+                content = system.read_at(descriptor, place.size, place.at)
             finally:
                 os.close(descriptor)
         except (OSError, OverflowError):
@@ -602,7 +605,7 @@ class Runs:
             if os.write(descriptor, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             if synced:
-                os.fsync(descriptor)
+                system.sync(descriptor)
             return os.lseek(descriptor, 0, os.SEEK_CUR) - len(content)
         finally:
             os.close(descriptor)

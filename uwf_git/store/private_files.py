@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from uwf_git.base import system
 from uwf_git.base.errors import StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import make_folders, share, sync, write_all
@@ -34,11 +35,11 @@ def write_private(
             make_folders(path.parent)
             if not shared:
                 path.parent.chmod(_READ)
-        descriptor = opener(mode, shared)(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+        descriptor = opener(mode, shared)(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system.O_CLOEXEC)
         try:
             write_all(descriptor, content)
             if synced:
-                os.fsync(descriptor)
+                system.sync(descriptor)
         finally:
             os.close(descriptor)
         os.replace(temporary, path)  # noqa: PTH105
@@ -53,7 +54,7 @@ def write_private(
 
 def opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
     def opened(path: str, flags: int) -> int:
-        descriptor = os.open(path, flags | os.O_NONBLOCK, mode)
+        descriptor = system.open_file(path, flags | system.O_NONBLOCK, mode)
         if shared and flags & os.O_CREAT:
             share(path)
         return descriptor

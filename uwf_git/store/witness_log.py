@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import copy
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +33,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from uwf_git.base import system
 from uwf_git.git.fsync import ASIDE, make_folders, write_all
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.refs import read_file
@@ -276,7 +276,7 @@ class WitnessLog:
 
     def _snapshot(self, size: int) -> Witnessed | None:
         """Return the state in the snapshot, if that is whole, and no larger than a log of some `size` needs."""
-        with suppress(OSError, ValueError), _regular(self._snapshot_path, os.O_NOFOLLOW) as file:
+        with suppress(OSError, ValueError), _regular(self._snapshot_path, system.O_NOFOLLOW) as file:
             most = size + _TAIL
             if len(data := file.read(most + 1)) > most:
                 return None
@@ -324,7 +324,7 @@ class WitnessLog:
         number, mac = self._last()
         lines = [*_numbered(changes, number)]
         data = "".join(self._chained(lines, mac)).encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        descriptor = system.open_file(self.path, os.O_WRONLY | os.O_APPEND | system.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
             try:
@@ -388,9 +388,11 @@ class WitnessLog:
     def _locked(self) -> Iterator[None]:
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = system.open_file(
+            self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | system.O_CLOEXEC, 0o600
+        )
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            system.lock(descriptor, wait=True)
             yield
         finally:
             os.close(descriptor)
@@ -405,12 +407,12 @@ class WitnessLog:
         """Note in the store that these moves are ours, before they are made."""
         data = "".join(f"{self._sign(name, text_of(old), text_of(new))}\n" for name, old, new in moves)
         path = self._announced / self._name
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | system.O_NONBLOCK | system.O_CLOEXEC
         try:
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = system.open_file(path, flags, 0o644)
         except FileNotFoundError:
             make_folders(self._announced)
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = system.open_file(path, flags, 0o644)
         try:
             write_all(descriptor, data.encode())
             if os.fstat(descriptor).st_size > _MOST_ANNOUNCED:
@@ -569,7 +571,7 @@ def _places(path: Path) -> list[str]:
 
 def _regular(path: Path, flags: int = 0) -> BinaryIO:
     """Open a regular file: a pipe would be waited for, and a device may have no end. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    descriptor = system.open_file(path, os.O_RDONLY | system.O_NONBLOCK | system.O_CLOEXEC | flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -586,7 +588,7 @@ def _put(path: Path, data: bytes, mode: int = 0o600, before: Path | None = None)
     this removes what a killed process left. Raises OSError, and then leaves nothing."""
     aside = path.with_name(f"{path.name}{ASIDE}")
     aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = system.open_file(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, mode)
     try:
         try:
             write_all(descriptor, data)

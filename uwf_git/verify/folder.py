@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.text import counted, printable, shortened
 from uwf_git.git.repository import Oid
 from uwf_git.verify.checkout import OpenCheckout
@@ -22,7 +23,7 @@ from uwf_git.verify.nodes import first_difference
 from uwf_git.verify.objects import DEPTH_LIMIT, FILE, FOLDER, Objects
 from uwf_git.verify.refs import MOST
 
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN = os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_CLOEXEC
 _MOST_INDEX = 256 << 20  # bytes of git's list of the index
 _MOST_FILES = 300_000  # and folders
 _MOST_NAMED = 5  # untracked files that a note names
@@ -82,7 +83,7 @@ class _FolderCheck:
         if self._has_index:
             self._check_index(committed)
         assert self._checkout.top is not None
-        descriptor = os.open(self._checkout.top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = system.open_file(self._checkout.top, os.O_RDONLY | system.O_DIRECTORY | system.O_CLOEXEC)
         try:
             self._check_folder(committed, descriptor, b"")
         finally:
@@ -198,7 +199,7 @@ class _FolderCheck:
         for name, inner in folder.folders.items():
             path = prefix + name
             try:
-                below = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=descriptor)
+                below = system.open_file(name, _OPEN | system.O_DIRECTORY, dir_fd=descriptor)
             except FileNotFoundError:
                 self._check_absent(inner, path)
                 continue
@@ -257,7 +258,7 @@ class _FolderCheck:
 
     def _content(self, name: bytes, descriptor: int) -> bytes | None:
         """Return what a file holds, None if it is none or too large. Raises OSError."""
-        file = os.open(name, _OPEN, dir_fd=descriptor)
+        file = system.open_file(name, _OPEN, dir_fd=descriptor)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or status.st_size > 2 * self._limit:

@@ -12,23 +12,22 @@ submodule or a worktree. No agent works in the worktree yet.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from uwf_git.base import system
 from uwf_git.base.errors import WorkspaceFailed
 from uwf_git.git.fsync import write_all
 
 VENV = "pyvenv.cfg"
 """The file of a Python virtual environment by which Python knows it."""
 
-_FICLONE = 0x40049409  # of Linux: share the blocks of another file
 _UNABLE = (errno.EOPNOTSUPP, errno.EXDEV, errno.ENOTTY, errno.ENOSYS)
-_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_NOFOLLOW | system.O_CLOEXEC
 _MODE = 0o777
 _CHUNK = 1 << 20  # bytes
 
@@ -110,14 +109,14 @@ class Copier:
         return status, folders
 
     def _file(self, old: str, new: str) -> None:
-        source = os.open(old, _OLD)
+        source = system.open_file(old, _OLD)
         try:
             status = os.fstat(source)
             if not stat.S_ISREG(status.st_mode):
                 self._omit(new, "a special file")
                 return
             mode = status.st_mode & _MODE
-            target = os.open(new, _NEW, mode)
+            target = system.open_file(new, _NEW, mode)
             try:
                 if not self._share(source, target):
                     for data in _content(source, status.st_size):
@@ -134,7 +133,7 @@ class Copier:
         if not self._is_sharing:
             return False
         try:
-            fcntl.ioctl(target, _FICLONE, source)
+            system.share_content(source, target)
         except OSError as error:
             self._is_sharing = error.errno not in _UNABLE
             return False

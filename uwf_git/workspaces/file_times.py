@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.git.fsync import kind_of
+from uwf_git.base import system
 
 MOST = 2000
 """Files and folders. Of more, asking for each takes as long as git does, which has to ask again if one has changed."""
@@ -29,7 +29,7 @@ _TICK = 20_000_000  # nanoseconds, of the slowest clock that Linux gives a file'
 _KINDS = frozenset(("ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "tmpfs", "overlay"))
 _IGNORES = ".gitignore"
 _State = tuple[int, int, int, int]  # a file's inode, mode, size and time of change
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | system.O_DIRECTORY | system.O_NOFOLLOW | system.O_CLOEXEC
 
 
 class TooMany(Exception):
@@ -82,7 +82,7 @@ class FileTimes(NamedTuple):
 
 def can_tell(folder: Path) -> bool:
     """Whether the times of files in a folder are those of this machine's clock."""
-    return kind_of(folder) in _KINDS
+    return system.file_system(folder) in _KINDS
 
 
 def states(paths: Iterable[Path | str]) -> dict[str, list[int]]:
@@ -152,7 +152,7 @@ def _walk(top: Path, rules: dict[str, list[int]], known: FileTimes | None, skipp
 def _folder(
     place: str, path: str, old: _Folder | None, passed: Collection[str], before: int, ignores: list[_State]
 ) -> _Folder:
-    descriptor = os.open(place, _FOLDER)
+    descriptor = system.open_file(place, _FOLDER)
     try:
         own = os.fstat(descriptor)
         if old is not None and (own.st_ino, own.st_mtime_ns, own.st_ctime_ns) == old[:3]:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.base import system
 from uwf_git.base.errors import Declined, Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
 from uwf_git.base.text import listed, one_line
 from uwf_git.format.ids import ThreadId
@@ -314,7 +315,7 @@ class Project:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with place.open("ab") as file:
                     file.write(line)
-                os.fsync(descriptor)
+                system.sync(descriptor)
 
             try:
                 files.put(name, Oid(hex=old), Oid(hex=oid), store)

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import log, system
 from uwf_git.base.errors import AgentFailed, WorkspaceFailed
 from uwf_git.base.text import listed
 from uwf_git.format.ids import ThreadId
@@ -794,7 +794,7 @@ class Worktree:
         with contextlib.ExitStack() as opened:
             files = []
             for path in loose.values():
-                files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                files.append(system.open_file(path, os.O_RDONLY | system.O_CLOEXEC))
                 opened.callback(os.close, files[-1])
             sync_all(files)
 

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -47,6 +46,7 @@ from uwf_git.plugin import (
     schemas,
     settled_text,
     shortened,
+    system,
     type_name,
 )
 from uwf_git.plugin import schema_name as named
@@ -63,7 +63,7 @@ TAIL = 20_000  # characters of a report
 _MOST_READ = 32 << 20  # bytes of an output in which an answer is looked for
 _NAMED = 3  # reported problems of a command's output
 _UNCLEAR = "let it print one answer, as JSON or between two lines of ---, and its other output to a file"
-_KILLED = 128 + signal.SIGKILL  # a shell's exit status if its program was killed, as when memory runs out
+_KILLED = 128 + system.KILL  # a shell's exit status if its program was killed, as when memory runs out
 _AGAIN = "somebody ended it, or the machine ran out of memory: step again"
 _DISPUTED = "let it print its answer when it has ended its work, and exit with 0 if that says yes"
 _LONGER = "raise the agent's timeout in config.yaml"

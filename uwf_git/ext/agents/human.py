@@ -48,6 +48,7 @@ from uwf_git.plugin import (
     schema_choices,
     schema_types,
     schema_variants,
+    system,
     terminal_undisturbed,
     text_of,
     warn_once,
@@ -109,7 +110,7 @@ class Terminal:
             if not sys.stdin.isatty():
                 raise OSError
             name = os.ttyname(sys.stdin.fileno())
-            descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
+            descriptor = system.open_file(name, os.O_RDWR | system.O_NOCTTY)
         except (OSError, ValueError, AttributeError):
             head = ctx.instance.threads.head(ctx.thread)
             warn_once(ctx.instance, head)

@@ -32,6 +32,7 @@ from uwf_git.plugin import (
     permission_lines,
     permission_wish_value,
     printable,
+    system,
     terminal_undisturbed,
 )
 
@@ -198,7 +199,7 @@ def terminal() -> int | None:
     try:
         if not sys.stdin.isatty():
             return None
-        descriptor = os.open(os.ttyname(sys.stdin.fileno()), os.O_RDWR | os.O_NOCTTY)
+        descriptor = system.open_file(os.ttyname(sys.stdin.fileno()), os.O_RDWR | system.O_NOCTTY)
     except (OSError, ValueError, AttributeError):
         return None
     try:

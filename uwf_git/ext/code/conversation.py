@@ -74,6 +74,7 @@ from uwf_git.plugin import (
     parse_thread_id,
     read_output,
     sum_tokens,
+    system,
 )
 
 if TYPE_CHECKING:
@@ -503,7 +504,7 @@ def main(argv: Sequence[str]) -> int:
     """Hold a conversation for a thread, and return the exit status of the process."""
     thread = parse_thread_id(argv[0])
     requests = os.fdopen(os.dup(0), "rb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    nothing = system.open_file(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # an agent's input is no request
     os.close(nothing)
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")

@@ -33,6 +33,7 @@ from uwf_git.plugin import (
     find_persona,
     nearest,
     one_line,
+    system,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ LARGEST = 16 << 20
 _FORMATS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".tsv": "csv", ".xml": "xml"}
 _CODE = re.compile(r"^\[[^\[\]\s]+\]\s*")
 _MEND = "correct it, or name another file"
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READ = os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_NOCTTY | system.O_CLOEXEC
 
 
 class Run(NamedTuple):
@@ -251,7 +252,7 @@ class Entry:
                 )
             if any(real.is_relative_to(path.resolve()) for path in own):
                 raise DataLoadFailed(f"{shown} is uwf's own", "name another file")
-            with open(os.open(real, _READ), "rb") as file:
+            with open(system.open_file(real, _READ), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise DataLoadFailed(f"{shown} is not a regular file", "name a file")
                 data = file.read(LARGEST + 1)

@@ -44,6 +44,7 @@ from uwf_git.plugin import (
     ToolPolicy,
     id_of,
     make_folders,
+    system,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ MOST_FILES = 10_000
 LARGEST = 1_000_000  # bytes of the document
 
 _FILE_MODES = ("100644", "100755", "100664")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_CLOEXEC
 _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
@@ -200,7 +201,7 @@ class Mounts:
     def _read(self) -> str | None:
         name = f"{STATE_MOUNT}/{DOCUMENT_MOUNT}"
         try:
-            with open(os.open(self.places.state / DOCUMENT_MOUNT, _READ), "rb") as file:
+            with open(system.open_file(self.places.state / DOCUMENT_MOUNT, _READ), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise Invalid(f"{name} is not a regular file", "write a file there")
                 data = file.read(LARGEST + 1)
@@ -302,7 +303,7 @@ def _is_whole(folder: Path, expected: Mapping[str, Oid]) -> bool:
 
 
 def _holds(path: Path, oid: Oid) -> bool:
-    with open(os.open(path, _READ), "rb") as file:
+    with open(system.open_file(path, _READ), "rb") as file:
         status = os.fstat(file.fileno())
         plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
         return plain and id_of(BLOB, file.read()) == oid

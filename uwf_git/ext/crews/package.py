@@ -30,6 +30,7 @@ from uwf_git.plugin import (
     NotFound,
     one_line,
     stands_for_git,
+    system,
     unreadable_document,
 )
 
@@ -321,7 +322,7 @@ def _walk(top: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _content(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    descriptor = system.open_file(path, os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")

@@ -41,6 +41,7 @@ from uwf_git.plugin import (
     confined_paths,
     git_failure,
     one_line,
+    system,
     verified_objects,
 )
 
@@ -231,7 +232,7 @@ def _content(folder: Path, path: str, most: int) -> tuple[str, bytes]:
             return _LINK, os.fsencode(os.readlink(name, dir_fd=inner))
         if not stat.S_ISREG(mode):
             return "", b""
-        with open(os.open(name, confined_paths.FILE, dir_fd=inner), "rb") as file:
+        with open(system.open_file(name, confined_paths.FILE, dir_fd=inner), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return "", b""
@@ -321,7 +322,7 @@ class _Rules:
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 return
-            with open(os.open(name, confined_paths.FILE, dir_fd=folder), "rb") as file:
+            with open(system.open_file(name, confined_paths.FILE, dir_fd=folder), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return
                 content = file.read(_MOST_RULES + 1)
@@ -406,8 +407,8 @@ def _write(repository: Repository, tree: str, folder: Path) -> None:
             if mode == LINK:
                 links.append((place, content))
                 continue
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            descriptor = os.open(place, flags, 0o777 if mode == PROGRAM else 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_NOFOLLOW
+            descriptor = system.open_file(place, flags, 0o777 if mode == PROGRAM else 0o666)
             with open(descriptor, "wb") as file:
                 file.write(content)
     except BadObject as bad:

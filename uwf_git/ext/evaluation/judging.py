@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Container
 from contextlib import suppress
@@ -68,6 +67,7 @@ from uwf_git.plugin import (
     read_private,
     spending_account,
     step_fields,
+    system,
     write_private,
 )
 
@@ -86,7 +86,7 @@ _JUDGEMENT = {
     "additionalProperties": True,
 }
 _NOT_RUN = (126, 127)  # a shell's status for a missing program
-_KILLED = 128 + signal.SIGKILL  # and for a killed one, for example out of memory
+_KILLED = 128 + system.KILL  # and for a killed one, for example out of memory
 _SHOWN = 20_000  # characters of an output passed to a workflow
 
 

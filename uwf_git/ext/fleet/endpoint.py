@@ -4,7 +4,6 @@ and connection errors in plain words."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from uwf_git.plugin import (
     make_folders,
     read_private,
     share_folder,
+    system,
     write_private,
 )
 
@@ -72,11 +72,11 @@ def find(private: Path) -> Endpoint | None:
     """Return the running fleet's endpoint, if any."""
     folder = folder_of(private)
     try:
-        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = system.open_file(folder / _LOCK, os.O_RDONLY | system.O_NONBLOCK | system.O_CLOEXEC)
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock(descriptor)
     except OSError:
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Endpoint(**json.loads(read_private(folder / _FILE)))
@@ -92,22 +92,24 @@ def fleet_membership(private: Path, alone: bool) -> Iterator[Path]:
     folder = folder_of(private)
     try:
         make_folders(folder)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        descriptor = system.open_file(
+            folder / _LOCK, os.O_RDWR | os.O_CREAT | system.O_NONBLOCK | system.O_CLOEXEC, 0o600
+        )
         share_folder(folder / _LOCK)
     except OSError as error:
         raise StoreUnwritable(f"cannot write {folder}: {error}", "check the folder") from None
     try:
-        _take(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, private)
+        _take(descriptor, alone, private)
         yield folder
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, how: int, private: Path) -> None:
+def _take(descriptor: int, alone: bool, private: Path) -> None:
     deadline = time.monotonic() + _PROBED
     while True:
         try:
-            return fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return system.lock(descriptor, shared=not alone)
         except OSError:  # who looks for a fleet has it for an instant
             if time.monotonic() >= deadline:
                 break

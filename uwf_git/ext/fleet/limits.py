@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -35,6 +34,7 @@ from uwf_git.plugin import (
     provider_of,
     read_private,
     share_folder,
+    system,
     write_private,
 )
 
@@ -145,10 +145,10 @@ class Gate:
         share_folder(self._folder)
         for number in range(most):
             path = self._folder / f"{self._name}.{number}"
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT | system.O_CLOEXEC, 0o600)
             try:
                 share_folder(path)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor)
             except BlockingIOError:
                 os.close(descriptor)
             else:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.fleet.retry_policy import lost
-from uwf_git.plugin import log, processes
+from uwf_git.plugin import log, processes, system
 
 if TYPE_CHECKING:
     import subprocess
@@ -80,7 +80,7 @@ class _StepProcess(ChildProcess):
     def kill(self) -> None:
         """Kill it with its agent."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, system.KILL)
 
 
 class ProcessPool:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.plugin import Invalid, NotFound, one_line, shortened
+from uwf_git.plugin import Invalid, NotFound, one_line, shortened, system
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_INSIDE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | system.O_DIRECTORY | system.O_CLOEXEC
+_INSIDE = os.O_RDONLY | system.O_NOFOLLOW | system.O_NONBLOCK | system.O_CLOEXEC
 
 
 class Folder:
@@ -28,7 +28,7 @@ class Folder:
         """Open the user's path, possibly a link. Raises NotFound, Invalid."""
         shown = one_line(str(path))
         try:
-            return cls(os.open(path, _FOLDER), shown)
+            return cls(system.open_file(path, _FOLDER), shown)
         except FileNotFoundError:
             raise NotFound(f"no folder {shown}", "name the storage root of the earlier program") from None
         except NotADirectoryError:
@@ -59,7 +59,7 @@ class Folder:
         if not self.has(name):
             return None
         try:
-            inside = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._descriptor)
+            inside = system.open_file(name, _FOLDER | system.O_NOFOLLOW, dir_fd=self._descriptor)
         except OSError as error:
             raise Invalid(f"{self._path(name)} {self._reason(name, error)}") from None
         return Folder(inside, self._path(name))
@@ -67,7 +67,7 @@ class Folder:
     def read(self, name: str, at_most: int) -> bytes:
         """Read a file. Raises NotFound, Invalid."""
         try:
-            file = os.open(name, _INSIDE, dir_fd=self._descriptor)
+            file = system.open_file(name, _INSIDE, dir_fd=self._descriptor)
         except FileNotFoundError:
             raise NotFound(f"there is no {self._path(name)}") from None
         except (OSError, ValueError) as error:

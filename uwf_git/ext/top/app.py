@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import signal
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -31,7 +30,7 @@ from uwf_git.ext.top.question import Answer, Decision
 from uwf_git.ext.top.reader import Reader
 from uwf_git.ext.top.steering import Steering, named
 from uwf_git.ext.top.widgets import Bar, Foot, Pane, ThreadList
-from uwf_git.plugin import CommandFailed, Instance, Location, ThreadId, UwfError, itself
+from uwf_git.plugin import CommandFailed, Instance, Location, ThreadId, UwfError, itself, system
 
 WIDE = 120
 """Columns from which on the list and a thread are beside each other."""
@@ -100,7 +99,7 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self._foot.hint = _HINT
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in system.END_SIGNALS:
             with suppress(ValueError, RuntimeError):  # not in the main thread, as in tests
                 loop.add_signal_handler(number, self.exit)
         self._lay_out()

@@ -9,7 +9,6 @@ A link's hash is replaced by that of the session that it begins, so a link count
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import ipaddress
@@ -32,6 +31,7 @@ from uwf_git.plugin import (
     Usage,
     make_folders,
     read_private,
+    system,
     user_state,
     write_private,
 )
@@ -151,7 +151,7 @@ class Invitations:
             place = self._servers / str(os.getpid())
             write_private(place, address.encode(), mode=_MINE, shared=False)
             # Kept open. A lock of the process alone, which no child has.
-            fcntl.lockf(os.open(place, os.O_RDWR | os.O_CLOEXEC), fcntl.LOCK_EX)
+            system.lock_for_process(system.open_file(place, os.O_RDWR | system.O_CLOEXEC), wait=True)
 
     def running(self) -> list[str]:
         """Return the addresses of the servers that run, the newest first; forget the others. Raises StoreUnwritable,
@@ -161,7 +161,7 @@ class Invitations:
             for place in self._servers.iterdir() if self._servers.is_dir() else ():
                 with suppress(OSError), place.open("r+") as file:
                     try:
-                        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        system.lock_for_process(file.fileno())
                     except BlockingIOError:
                         addresses.append((place.stat().st_mtime_ns, file.read()))
                     else:
@@ -229,7 +229,7 @@ class Invitations:
             raise self._unreliable(error.strerror or str(error)) from None
         mark = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode, status.st_uid
         if mark != self._read[0]:
-            if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & ~_MINE:
+            if status.st_uid != system.user() or stat.S_IMODE(status.st_mode) & ~_MINE:
                 raise self._unreliable("others than you may read or write it")
             self._read = mark, self._parsed()
         return self._read[1]
@@ -248,11 +248,13 @@ class Invitations:
     def _changing(self) -> Iterator[_File]:
         try:
             make_folders(self.path.parent)
-            descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MINE)
+            descriptor = system.open_file(
+                self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | system.O_CLOEXEC, _MINE
+            )
         except OSError as error:
             raise StoreUnwritable(f"cannot write {self.path}: {error}", "check permissions") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            system.lock(descriptor, wait=True)
             yield self._content()
         finally:
             os.close(descriptor)

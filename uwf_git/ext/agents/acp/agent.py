@@ -38,6 +38,7 @@ from uwf_git.plugin import (
     one_line,
     read_options,
     require_program,
+    system,
 )
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     def end(_number: int, _frame: Any) -> NoReturn:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in system.END_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, end)
     agent.main(argv)

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from uwf_git.ext.agents.cli.session_lines import Unusable
-from uwf_git.plugin import confined_paths
+from uwf_git.plugin import confined_paths, system
 
 LIMIT = 32 * 1024 * 1024  # bytes of a session
 MOST = 100  # files of a session
@@ -56,7 +56,10 @@ def _project(text: str, cwd: str, make: bool) -> Path | None:
         return Path(text)
     base, after = Path(before), after.strip("/")
     for folder in sorted(base.iterdir()) if base.is_dir() else ():
-        with suppress(OSError), os.fdopen(os.open(folder / _MARK, confined_paths.FILE), "rb") as file:
+        with (
+            suppress(OSError),
+            os.fdopen(system.open_file(folder / _MARK, confined_paths.FILE), "rb") as file,
+        ):
             if file.read(confined_paths.LONGEST + 1).strip() == os.fsencode(cwd):
                 return folder / after
     if not make:
@@ -123,7 +126,7 @@ def _matches(folder: int, names: Sequence[str], above: str) -> Iterator[tuple[st
 def _read(name: str, folder: int) -> bytes:
     for _ in range(_READS):
         try:
-            descriptor = os.open(name, confined_paths.FILE, dir_fd=folder)
+            descriptor = system.open_file(name, confined_paths.FILE, dir_fd=folder)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise Unusable(f"its file {name} is a link") from None
@@ -151,12 +154,12 @@ def place_file(folder: Path, path: str, data: bytes, replace: bool = False) -> N
             for item in above:
                 with suppress(FileExistsError):
                     os.mkdir(item, 0o700, dir_fd=inside)
-                inner = os.open(item, confined_paths.FOLDER, dir_fd=inside)
+                inner = system.open_file(item, confined_paths.FOLDER, dir_fd=inside)
                 os.close(inside)
                 inside = inner
             new = f".uwf-{secrets.token_hex(8)}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(new, flags, 0o600, dir_fd=inside), "wb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_NOFOLLOW | system.O_CLOEXEC
+            with os.fdopen(system.open_file(new, flags, 0o600, dir_fd=inside), "wb") as file:
                 try:
                     file.write(data)
                     file.flush()

@@ -19,6 +19,7 @@ from uwf_git.plugin import (
     ToolFailure,
     confined_paths,
     open_regular,
+    system,
     time_limit,
     tool_results,
 )
@@ -170,7 +171,7 @@ class _Below:
 
     def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
         try:
-            inside = os.open(name, confined_paths.FOLDER, dir_fd=folder)
+            inside = system.open_file(name, confined_paths.FOLDER, dir_fd=folder)
         except OSError:
             return  # it is gone, or may not be read
         try:
@@ -181,7 +182,7 @@ class _Below:
 
 def _text(found: _Found) -> str | None:
     try:
-        with open(os.open(found.name, confined_paths.FILE, dir_fd=found.folder), "rb") as file:
+        with open(system.open_file(found.name, confined_paths.FILE, dir_fd=found.folder), "rb") as file:
             if os.fstat(file.fileno()).st_size > SEARCHED:
                 return None
             data = file.read(SEARCHED)

@@ -44,6 +44,7 @@ from uwf_git.plugin import (
     print_error,
     short_ids,
     streams,
+    system,
     terminal,
 )
 from uwf_git.plugin import selected_threads as threads
@@ -196,7 +197,7 @@ def _run_interruptibly(running: Coroutine[Any, Any, _T], abandon: Callable[[], N
     came: list[int] = []
     before = {
         number: handler
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in (signal.SIGINT, *system.END_SIGNALS)
         if callable(handler := signal.getsignal(number))
     }
 
@@ -348,7 +349,7 @@ def worker(
 
     async def until_ended() -> None:
         over, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, *system.END_SIGNALS):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, over.set)
         await make_steps(instance.location, duty, printer, over, alone=True)

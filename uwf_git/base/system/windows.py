@@ -1,0 +1,273 @@
+"""Windows, by its own calls where Python's would lock others out: a file that Python opens can be neither renamed nor
+removed meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+O_CLOEXEC = getattr(os, "O_NOINHERIT", 0x80) | getattr(os, "O_BINARY", 0x8000)
+O_NONBLOCK = 0
+O_NOCTTY = 0
+O_DIRECTORY = 1 << 28
+O_NOFOLLOW = 1 << 29
+O_PATH = 0
+
+END_SIGNALS: tuple[int, ...] = (signal.SIGTERM, getattr(signal, "SIGBREAK", 21))
+KILL: int = 9
+
+_READ, _WRITE = 0x80000000, 0x40000000
+_SHARED, _SHARED_WITH_REMOVAL = 3, 7
+_NEW, _EXISTING, _ANY = 1, 3, 4
+_NORMAL, _FOLDERS_TOO, _NO_LINKS = 0x80, 0x02000000, 0x00200000
+_IS_FOLDER, _LEADS_ELSEWHERE = 0x10, 0x400
+_LINKS = 0xA000000C, 0xA0000003  # symbolic links and junctions, and not files that are kept in a cloud
+_ALONE, _AT_ONCE = 2, 1
+_LOCKED = 33
+_PLACE = 1 << 30  # of a lock, in units of 4 GiB: far behind any content, which others may read
+_PATIENCE = 2.0  # seconds that a file may be in use, by a reader or a virus scanner
+_PAUSE = 0.005
+_FOLDER_LOCK = ".uwf-lock"
+
+
+@cache
+def _kernel() -> Any:
+    import ctypes
+    from ctypes import wintypes
+
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined, unused-ignore]
+    kernel.CreateFileW.restype = wintypes.HANDLE
+    kernel.CreateFileW.argtypes = (
+        wintypes.LPCWSTR,
+        wintypes.DWORD,
+        wintypes.DWORD,
+        wintypes.LPVOID,
+        wintypes.DWORD,
+        wintypes.DWORD,
+        wintypes.HANDLE,
+    )
+    return kernel
+
+
+def _failure(path: str = "") -> OSError:
+    import ctypes
+
+    error = ctypes.WinError(ctypes.get_last_error())  # type: ignore[attr-defined, unused-ignore]
+    return OSError(error.errno, error.strerror, path or None, error.winerror)
+
+
+def _handle(descriptor: int) -> Any:
+    import ctypes
+
+    return ctypes.c_void_p(import_module("msvcrt").get_osfhandle(descriptor))
+
+
+def long_path(path: str) -> str:
+    """Return a path that may be longer than 260 characters."""
+    whole = os.path.abspath(path)  # noqa: PTH100
+    if len(whole) < 248 or whole.startswith("\\\\?\\"):
+        return path
+    return f"\\\\?\\UNC\\{whole[2:]}" if whole.startswith("\\\\") else f"\\\\?\\{whole}"
+
+
+def open_file(path: str | Path | bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """Open a file as os.open does elsewhere: folders too, and so that others may rename and remove it meanwhile. A
+    folder cannot be renamed or removed while it is open, so what is opened below `dir_fd` is below that folder. `mode`
+    counts for nothing: a file has the access list of its folder. Raises OSError."""
+    import ctypes
+
+    name = os.fsdecode(path)
+    if dir_fd is not None:
+        name = os.path.join(path_of(dir_fd), name)  # noqa: PTH118
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    access = {0: _READ, os.O_WRONLY: _WRITE}.get(writes, _READ | _WRITE)
+    makes = flags & os.O_CREAT
+    how = _NEW if makes and flags & os.O_EXCL else _ANY if makes else _EXISTING
+    share = _SHARED if flags & O_DIRECTORY else _SHARED_WITH_REMOVAL
+    more = _NORMAL | _FOLDERS_TOO | (_NO_LINKS if flags & O_NOFOLLOW else 0)
+    handle = _kernel().CreateFileW(long_path(name), access, share, None, how, more, None)
+    if handle is None or handle == ctypes.c_void_p(-1).value:
+        raise _failure(name)
+    text = flags & (os.O_APPEND | O_CLOEXEC) | (0 if writes else os.O_RDONLY)
+    try:
+        descriptor: int = import_module("msvcrt").open_osfhandle(handle, text)
+    except BaseException:
+        _kernel().CloseHandle(ctypes.c_void_p(handle))
+        raise
+    try:
+        _require(descriptor, flags, name)
+        if flags & os.O_TRUNC:
+            os.ftruncate(descriptor, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require(descriptor: int, flags: int, name: str) -> None:
+    if not flags & (O_NOFOLLOW | O_DIRECTORY):
+        return
+    attributes = os.fstat(descriptor).st_file_attributes  # type: ignore[attr-defined, unused-ignore]
+    if flags & O_NOFOLLOW and attributes & _LEADS_ELSEWHERE and _is_link(name):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    if flags & O_DIRECTORY and not attributes & _IS_FOLDER:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
+
+
+def _is_link(name: str) -> bool:
+    return os.lstat(name).st_reparse_tag in _LINKS  # type: ignore[attr-defined, unused-ignore]
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path of an open file. Raises OSError."""
+    import ctypes
+
+    size = 1 << 15
+    name = ctypes.create_unicode_buffer(size)
+    if not 0 < _kernel().GetFinalPathNameByHandleW(_handle(descriptor), name, size, 0) < size:
+        raise _failure()
+    return name.value
+
+
+def read_at(descriptor: int, size: int, place: int) -> bytes:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
+def write_at(descriptor: int, data: bytes, place: int) -> int:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.write(descriptor, data)
+
+
+def sync(descriptor: int) -> None:
+    """Wait until a file is on the disk. A folder's names are in the journal of NTFS, and nothing waits for that; a file
+    that is open for reading alone was synced by who wrote it. Raises OSError."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.EACCES, errno.EINVAL):
+            raise
+
+
+def replace(source: str | Path, target: str | Path) -> None:
+    """Rename a file over another. Raises OSError."""
+    _patiently(lambda: os.replace(long_path(str(source)), long_path(str(target))))  # noqa: PTH105
+
+
+def remove(path: str | Path) -> None:
+    """Take a file away. Raises OSError."""
+    _patiently(lambda: os.unlink(long_path(str(path))))  # noqa: PTH108
+
+
+def _patiently(act: Callable[[], object]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            act()
+            return
+        except PermissionError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE)
+
+
+def lock(descriptor: int, shared: bool = False, wait: bool = False) -> None:
+    """Hold an open file by a place far behind its content. No child has the lock: `own_tree` ends those with us."""
+    import ctypes
+
+    class Overlapped(ctypes.Structure):
+        _fields_ = (
+            ("internal", ctypes.c_void_p),
+            ("high", ctypes.c_void_p),
+            ("offset", ctypes.c_uint32),
+            ("offset_high", ctypes.c_uint32),
+            ("event", ctypes.c_void_p),
+        )
+
+    handle, place = _handle(descriptor), Overlapped(offset_high=_PLACE)
+    _kernel().UnlockFileEx(handle, 0, 1, 0, ctypes.byref(place))  # it may be held in the other way
+    how = _AT_ONCE | (0 if shared else _ALONE)
+    while not _kernel().LockFileEx(handle, how, 0, 1, 0, ctypes.byref(place)):
+        if ctypes.get_last_error() != _LOCKED:  # type: ignore[attr-defined, unused-ignore]
+            raise _failure()
+        if not wait:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        time.sleep(_PAUSE)  # the call itself could not be interrupted
+
+
+def lock_for_process(descriptor: int, wait: bool = False) -> None:
+    lock(descriptor, wait=wait)
+
+
+def lock_folder(path: str | Path, wait: bool = False) -> int:
+    """Hold a folder by a file in it, since no folder can be locked."""
+    descriptor = open_file(Path(path, _FOLDER_LOCK), os.O_RDWR | os.O_CREAT | O_CLOEXEC)
+    try:
+        lock(descriptor, wait=wait)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def share_content(source: int, target: int) -> None:
+    del source, target
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+
+def set_mode(descriptor: int, mode: int) -> None:
+    del descriptor, mode  # access lists say more than a mode, and stay
+
+
+def user() -> int:
+    """Return the number that os.stat gives the owner of each file."""
+    return 0
+
+
+def own_memory() -> tuple[int, int]:
+    import ctypes
+
+    counters = (ctypes.c_size_t * 9)()  # the first has two fields of 32 bits
+    size, current = ctypes.sizeof(counters), ctypes.c_void_p(-1)
+    if _kernel().K32GetProcessMemoryInfo(current, ctypes.byref(counters), size):
+        return counters[7], counters[2]
+    return 0, 0
+
+
+def booted_at() -> float:
+    import ctypes
+
+    _kernel().GetTickCount64.restype = ctypes.c_uint64
+    return time.time() - float(_kernel().GetTickCount64()) / 1000
+
+
+def boot_id() -> bytes:
+    winreg = import_module("winreg")
+    name = r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
+    try:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, name) as key:
+            return str(winreg.QueryValueEx(key, "BootId")[0]).encode()
+    except OSError:
+        return b""
+
+
+def file_system(path: str | Path) -> str:
+    import ctypes
+
+    root, kind = ctypes.create_unicode_buffer(261), ctypes.create_unicode_buffer(261)
+    if _kernel().GetVolumePathNameW(str(path), root, 261) and _kernel().GetVolumeInformationW(
+        root, None, 0, None, None, None, kind, 261
+    ):
+        return kind.value.lower()
+    return ""
+
+
+def keeps_order_of_names(_device: int) -> bool:
+    return False
