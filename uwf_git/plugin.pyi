@@ -130,6 +130,7 @@ from uwf_git.api.listing import SORTS as SORTS
 from uwf_git.api.listing import TO_STEP as TO_STEP
 from uwf_git.api.listing import Filters as _ThreadFilters
 from uwf_git.api.listing import ListedThread as ListedThread
+from uwf_git.api.listing import depth_first as depth_first
 from uwf_git.api.listing import in_order as in_order
 from uwf_git.api.listing import left_out_line as left_out_line
 from uwf_git.api.listing import listed as _list_threads

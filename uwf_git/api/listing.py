@@ -262,6 +262,13 @@ def without_quiet_branches(instance: Instance, threads: list[ListedThread]) -> l
     return [thread for thread in threads if thread.thread not in left_out]
 
 
+def depth_first(instance: Instance, threads: Sequence[ThreadId]) -> list[ThreadId]:
+    """Return threads in the order in which to step them: those with the most steps first, others as they were. So a
+    budget that is used up leaves finished threads, not many that are half done."""
+    heads = instance.threads.heads(threads)
+    return sorted(threads, key=lambda thread: -heads[thread].row.number if thread in heads else 0)
+
+
 def why_not_stepped(instance: Instance, thread: ListedThread, runs: Container[ThreadId]) -> str:
     """Return why a run that selects threads does not take one on, "" if it does; `runs` are those that processes
     run."""

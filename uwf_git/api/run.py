@@ -147,6 +147,7 @@ def _joined(
 ) -> Outcome:
     """Run the branches of a thread and return the outcome of their join, whoever made it."""
     from uwf_git.api.fan_out import at_work, in_own_order, raise_if_stopped, wait_for, waits_for_branches
+    from uwf_git.api.listing import depth_first
 
     _settle_branches(instance, thread)
     if options.exchange is not None:
@@ -160,8 +161,8 @@ def _joined(
     while left is not None and chosen:
         others = at_work(instance, left)
         mine = [state.thread for state in left.open if state.thread in chosen - others]
-        if options.exchange is not None:
-            mine = in_own_order(instance, mine)
+        # Other machines take branches of the same fork, so that two rarely begin with the same one.
+        mine = depth_first(instance, mine) if options.exchange is None else in_own_order(instance, mine)
         if mine:
             run_branches(instance, thread, left, mine)
         chosen &= others

@@ -38,7 +38,7 @@ from uwf_cli.stepping import (
     run_one,
     warn_of_agent,
 )
-from uwf_git.api.listing import TO_STEP, Filters
+from uwf_git.api.listing import TO_STEP, Filters, depth_first
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.format.types import role_name
@@ -89,8 +89,8 @@ def run(
 ) -> None:
     """Run a thread until it ends, waits for an answer or fails. Prints one line per step.
 
-    Filters select idle threads; --status failed selects failed ones. Threads run one after another, or with
-    -j in parallel, one process each. --detach takes one thread.
+    Filters select idle threads; --status failed selects failed ones. Threads run one after another, those with
+    the most steps first, or with -j in parallel, one process each. --detach takes one thread.
     """
     from uwf_git.api.preflight import require_ready_thread
     from uwf_git.api.run import Options
@@ -117,8 +117,8 @@ def run(
     if found_all:
         for thread in found_all:
             place(invocation, thread, workspace, where)
-        oldest_first = found_all if chosen.ids else found_all[::-1]
-        _run_side_by_side(invocation, failures, oldest_first, options, max_steps, jobs, remote, quiet)
+        in_turn = found_all if chosen.ids else depth_first(invocation.instance, found_all[::-1])
+        _run_side_by_side(invocation, failures, in_turn, options, max_steps, jobs, remote, quiet)
     elif not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
         invocation.note_left_out()
@@ -148,7 +148,7 @@ def _run_side_by_side(
 
 
 def _plans(invocation: Invocation, chosen: Selection, failures: Failures) -> list[RetryPlan]:
-    """Return how to try the selected threads again, oldest first if filters select them. Why others are not tried is
+    """Return how to try the selected threads again, depth first if filters select them. Why others are not tried is
     reported to `failures`, or raised for a single id."""
     from uwf_git.api.cockpit.retry import plan_retry, to_retry
 
@@ -157,8 +157,8 @@ def _plans(invocation: Invocation, chosen: Selection, failures: Failures) -> lis
         ids = chosen_threads(invocation, chosen, failures)
     else:
         filters = chosen.filters._replace(states=chosen.filters.states or FAILED)
-        oldest_first = chosen_threads(invocation, chosen._replace(filters=filters), failures, FAILED)[::-1]
-        ids = to_retry(instance, oldest_first)
+        failed = chosen_threads(invocation, chosen._replace(filters=filters), failures, FAILED)
+        ids = to_retry(instance, depth_first(instance, failed[::-1]))
     plans = []
     for thread in ids:
         try:

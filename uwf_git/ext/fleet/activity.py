@@ -207,12 +207,12 @@ async def _queue_wants() -> bool:
     return await Queue(activity.client()).wants(info.workflow_id, info.workflow_run_id)
 
 
-async def _begin_branches(parent: str, branches: Sequence[Sequence[str]], tries: int) -> None:
+async def _begin_branches(parent: str, branches: Sequence[Sequence[Any]], tries: int) -> None:
     if branches:
         within = activity.info().heartbeat_timeout or timedelta(seconds=messages.HEARTBEAT)
         begins = [
-            ThreadEntry(thread, head, queue, within.total_seconds(), tries, parent=parent)
-            for thread, head, queue in branches
+            ThreadEntry(thread, head, queue, within.total_seconds(), tries, parent=parent, depth=depth)
+            for thread, head, queue, depth in branches
         ]
         await Queue(activity.client()).start_branches(begins)
 

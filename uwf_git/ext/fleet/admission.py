@@ -33,6 +33,11 @@ class FleetLimits(NamedTuple):
     limits: Mapping[str, float] = {}
     stops_unpriced: bool = False
 
+    def at_most(self, steps: int) -> FleetLimits:
+        """Return the limits of a fleet whose workers make so many steps at the same time, 0 for unknown. If a budget
+        may end it, no more threads are open by default, since each may be left half done."""
+        return self._replace(open=steps) if self.open is None and self.limits and steps else self
+
 
 def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
     """Return a thread's whole spending by LIMITS and UNPRICED."""
@@ -103,8 +108,8 @@ class Admission:
         return [self.again(entry) for entry in begun]
 
     def allow(self, wanting: Iterable[str], resting: Iterable[str], closed: Iterable[str]) -> dict[str, int]:
-        """Return changed step allowances: one more for each thread that wants to continue, as far as
-        available. Resting or closed threads return unused ones."""
+        """Return changed step allowances: one more for each thread that wants to continue, those with the most steps
+        first, as far as available. Resting or closed threads return unused ones."""
         if (free := self._free()) is None:
             return {}
         for thread in closed:
@@ -114,7 +119,7 @@ class Admission:
         }
         self._may |= changed
         free = self._free() or 0
-        for thread in wanting:
+        for thread in sorted(wanting, key=lambda thread: -self._made(thread)):
             if free > 0 and self._may.get(thread, 0) <= self._made(thread):
                 changed[thread] = self._may[thread] = self._made(thread) + 1
                 free -= 1

@@ -34,7 +34,8 @@ def dispatch(
         orders = WorkerOptions(() if terms.agent is None else (terms.agent,))
         entries = EntryOptions(HEARTBEAT, terms.retries + 1)
         wanted = entries.entries(instance, threads, orders.agent, bool(terms.limits))
-        admission = Admission(wanted, FleetLimits(None, dict(terms.limits), instance.config.stops_unpriced))
+        limits = FleetLimits(None, dict(terms.limits), instance.config.stops_unpriced).at_most(terms.at_once)
+        admission = Admission(wanted, limits)
         with up(instance, None) as (at, server):
             fleet = Fleet(instance, server, WorkerSettings(at, terms.at_once, orders), 1, tell)
             asyncio.run(fleet.run(admission))

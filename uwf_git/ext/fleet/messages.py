@@ -27,6 +27,7 @@ MADE_ALL = "it has made the steps that it may"
 
 HEARTBEAT = 30.0
 TRIES = 3
+_LAST_PRIORITY = 5  # of those that a Temporal server has unless it is configured
 _MAX_BACKOFF = 1e9  # seconds that a time may be said to last
 
 
@@ -34,7 +35,7 @@ class ThreadEntry(NamedTuple):
     """A thread entering the fleet: its last seen head and the next step's queue. `heartbeat` is in seconds,
     `tries` the attempts per step; `held` is PAUSED or USED_UP if it begins held. `used` is earlier spending
     if counted; `most` limits its steps from now, `made` counts them. `parent` is the thread that waits for it if it is
-    a branch."""
+    a branch. `depth` is how many steps it has, with those of `parent`."""
 
     thread: str
     head: str
@@ -46,6 +47,7 @@ class ThreadEntry(NamedTuple):
     most: int | None = None
     made: int = 0
     parent: str = ""
+    depth: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return self._asdict()
@@ -53,7 +55,8 @@ class ThreadEntry(NamedTuple):
 
 class ThreadReport(NamedTuple):
     """A step process's report on a thread: head, state, next role and its queue. `problem`: no edge applies; `why` it
-    waits, without question texts, which stay in git. `used` is its spending if counted."""
+    waits, without question texts, which stay in git. `used` is its spending if counted; `depth` is how many steps it
+    has."""
 
     thread: str
     head: str
@@ -64,6 +67,7 @@ class ThreadReport(NamedTuple):
     problem: str | None = None
     why: str = ""
     used: Mapping[str, float] | None = None
+    depth: int = 0
 
     def as_json(self) -> dict[str, Any]:
         value = {"status": self.state.word, **self._asdict()}
@@ -79,7 +83,11 @@ def parse_begin(value: object) -> ThreadEntry:
         raise _invalid()
     if begin.parent != "" and not is_thread_id(begin.parent):
         raise _invalid()
-    if type(begin.made) is not int or type(begin.most) not in (int, type(None)):
+    if (
+        type(begin.depth) is not int
+        or type(begin.made) is not int
+        or type(begin.most) not in (int, type(None))
+    ):
         raise _invalid()
     if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _MAX_BACKOFF or type(tries) is not int:
         raise _invalid()
@@ -93,7 +101,8 @@ def parse_report(value: object) -> ThreadReport:
     state = thread_states.parse(value.get("status"), value.get("done"))
     report = ThreadReport(**_fields({**value, "state": state}, ThreadReport))
     texts = (report.queue, report.why, report.next or "", report.problem or "")
-    if state is None or not all(isinstance(text, str) for text in texts) or not _is_used(report.used):
+    is_counted = _is_used(report.used) and type(report.depth) is int
+    if state is None or not all(isinstance(text, str) for text in texts) or not is_counted:
         raise _invalid()
     return report
 
@@ -120,6 +129,12 @@ def _is_used(value: object) -> bool:
 
 def _invalid() -> Invalid:
     return Invalid("the queue names no step of a thread", "put threads into it with: uwf fleet start ID")
+
+
+def priority_of(depth: int) -> int:
+    """Return the priority of the next step, from 1, the first to be made, to 5: threads that are further along go
+    first, so that a budget that is used up leaves finished ones."""
+    return max(1, _LAST_PRIORITY - depth.bit_length())
 
 
 def activity_id(thread: str, head: str) -> str:

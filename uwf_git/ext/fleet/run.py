@@ -233,7 +233,7 @@ class Fleet:
             held |= {thread for thread in going if self._is_branch_of(thread, held)}
             await queue.signal(held, messages.HOLD, messages.USED_UP)
             return False
-        ours = [row for row in rows.values() if row.thread in self._begun]
+        ours = [rows[thread] for thread in self._begun if thread in rows]
         wanting = [
             row.thread for row in ours if row.state is QueueState.HELD and row.why == messages.MADE_ALL
         ]

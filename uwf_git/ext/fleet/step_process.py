@@ -252,6 +252,7 @@ class StepRunner:
             next_queue(instance, outcome.position.head, following.next, self._orders.agent),
             problem=_problem(following.problem, thread),
             why=why or _why(outcome.state) or _failures(outcome.position.head),
+            depth=outcome.position.head.row.number,
         )
         if outcome.role is not None:
             self._pace.note(self._turn(outcome, outcome.role), time.monotonic() - began)
@@ -281,12 +282,14 @@ def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = 
     head = instance.threads.head(thread)
     state = thread_state(instance, head)
     if head.archive is not None:
-        return ThreadReport(thread, head.node, state, done=True, why=_failures(head))
+        return ThreadReport(thread, head.node, state, done=True, why=_failures(head), depth=head.row.number)
     following = thread_outlook(instance, head)
     why = budget_reached(instance, head) if state is ThreadState.OVER_BUDGET else _why(state)
     queue = next_queue(instance, head, following.next, agent)
     problem = _problem(following.problem, thread)
-    return ThreadReport(thread, head.node, state, False, following.next, queue, problem, why)
+    return ThreadReport(
+        thread, head.node, state, False, following.next, queue, problem, why, depth=head.row.number
+    )
 
 
 def _why(state: ThreadState) -> str:
@@ -297,10 +300,11 @@ def _why(state: ThreadState) -> str:
 
 def branches_to_queue(
     instance: Instance, thread: ThreadId, agent: AgentOptions | None = None
-) -> list[tuple[str, str, str]]:
-    """Return the branches that a thread waits for and that are to be in the queue, each with its head and the queue of
-    its next step."""
-    branches = branches_of(instance, instance.threads.head(thread))
+) -> list[tuple[str, str, str, int]]:
+    """Return the branches that a thread waits for and that are to be in the queue, each with its head, the queue of
+    its next step and its depth."""
+    parent = instance.threads.head(thread)
+    branches = branches_of(instance, parent)
     if branches is None:
         return []
     most = branches.fork.at_once or branches.fork.size
@@ -309,16 +313,19 @@ def branches_to_queue(
         branch.head
         for branch, state in states
         if branch.head is not None and state is not None and state.goes_on
-    ][:most]
+    ]
+    able = sorted(able, key=lambda head: -head.row.number)[:most]
     failed = [
         branch.head
         for branch, state in states
         if branch.head is not None and state is not None and state.is_failing
     ][:most]
-    return [
-        (head.thread, head.node, next_queue(instance, head, thread_outlook(instance, head).next, agent))
-        for head in (*able, *failed)
-    ]
+
+    def queue(head: Head) -> str:
+        return next_queue(instance, head, thread_outlook(instance, head).next, agent)
+
+    above = parent.row.number
+    return [(head.thread, head.node, queue(head), above + head.row.number) for head in (*able, *failed)]
 
 
 def _failures(head: Head) -> str:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
@@ -138,7 +138,7 @@ class ThreadInFleet:
                 trouble = ""
                 at = at._replace(head=stand.head)
             if stand is not None:
-                at = at._replace(queue=stand.queue)
+                at = at._replace(queue=stand.queue, depth=max(at.depth, stand.depth))
                 self._count(stand, moved)
                 if stand.done:
                     await self._tell_parent(at)
@@ -200,6 +200,7 @@ class ThreadInFleet:
                 start_to_close_timeout=_MAX_BACKOFF,
                 heartbeat_timeout=timedelta(seconds=at.heartbeat),
                 retry_policy=_RETRY,
+                priority=Priority(priority_key=messages.priority_of(at.depth)),
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
         except ActivityError as error:

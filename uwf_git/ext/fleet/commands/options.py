@@ -88,7 +88,8 @@ class EntryOptions(NamedTuple):
             with suppress(UwfError):  # the step will say why it can't be read
                 queue = next_queue(instance, head, thread_outlook(instance, head).next, agent)
             used = used_by(instance, thread) if counts else None
-            return ThreadEntry(thread, head.node, queue, self.heartbeat, self.tries, used=used)
+            depth = head.row.number
+            return ThreadEntry(thread, head.node, queue, self.heartbeat, self.tries, used=used, depth=depth)
 
         return list(map(entry, threads))
 
@@ -253,9 +254,9 @@ def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> Non
 
 
 def to_step(invocation: Invocation, chosen: ThreadSelection, failures: Failures) -> list[ThreadId]:
-    """Return the threads to step in order: named ones, or filtered idle ones, oldest first. Local sides of
+    """Return the threads to step in order: named ones, or filtered idle ones, depth first. Local sides of
     divergences are excluded from filters, for review."""
-    from uwf_git.plugin import parted_from
+    from uwf_git.plugin import depth_first, parted_from
 
     threads = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
     if chosen.ids:
@@ -269,7 +270,7 @@ def to_step(invocation: Invocation, chosen: ThreadSelection, failures: Failures)
             + " ".join(kept[:3])
             + (" …" if len(kept) > 3 else "")
         )
-    return [thread for thread in reversed(threads) if thread not in kept]
+    return depth_first(invocation.instance, [thread for thread in reversed(threads) if thread not in kept])
 
 
 def share(

@@ -146,7 +146,7 @@ def run(
         failures.end()
         return
     wanted = pace.entries(instance, threads, work.agent, counts=bool(bounds.budget))
-    allowed = FleetLimits(bounds.open_, bounds.budget, instance.config.stops_unpriced)
+    allowed = FleetLimits(bounds.open_, bounds.budget, instance.config.stops_unpriced).at_most(workers * jobs)
     admission = Admission(wanted, allowed)
     printer = EventPrinter(invocation)
     table = Table(instance, admission, len(wanted), printer)
