@@ -73,7 +73,7 @@ test-agents: $(VENV)/.installed-dev
 # Where there is no wheel of atheris for this Python, each target says so; `make test` tries the corpora all the same.
 fuzz: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null \
-		|| $(VENV)/bin/python $(PIP_INSTALL) --only-binary atheris --editable '.[fuzz]' && $(USE_SOURCES) || true
+		|| $(VENV)/bin/python $(PIP_INSTALL) --only-binary atheris --editable '.[fuzz]' || true
 	@PYTHONPATH=tests/fuzz $(VENV)/bin/python -c 'from targets import TARGETS; print(*TARGETS, sep="\n")' \
 		| xargs -P 2 -I TARGET $(VENV)/bin/python tests/fuzz/fuzz.py TARGET $(or $(SECONDS),20) $(SEED)
 
@@ -110,27 +110,20 @@ bench-smoke: $(BENCH_VENV)/.installed
 venv: $(VENV)/.installed-dev
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SITE_VENV) $(INTEROP_VENV) site .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
+	rm -rf $(VENV) $(BENCH_VENV) $(SITE_VENV) $(INTEROP_VENV) site .agents .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
 
 # Installed again if dependencies or the names of agents may have changed: the sources are used where they stand.
 
-INSTALLS = pyproject.toml setup.py $(wildcard uwf_git/base/extensions.py uwf_git/ext/__init__.py uwf_git/ext/*/__init__.py)
-
-# A path in place of the finder of setuptools, which would take 10 ms of each start of an interpreter.
-USE_SOURCES = $(VENV)/bin/python -c 'import pathlib, sysconfig; \
-	[link.write_text("$(CURDIR)\n$(CURDIR)/cli\n") \
-	 for link in pathlib.Path(sysconfig.get_path("purelib")).glob("__editable__.uwf_git-*.pth")]'
+INSTALLS = pyproject.toml hatch_build.py $(wildcard uwf_git/base/extensions.py uwf_git/ext/__init__.py uwf_git/ext/*/__init__.py)
 
 $(VENV)/.installed: $(INSTALLS) | $(VENV)/bin/python
 	@echo "installing uwf-git into $(VENV)"
 	@$(VENV)/bin/python $(PIP_INSTALL) --editable .
-	@$(USE_SOURCES)
 	@touch $@
 
 $(VENV)/.installed-dev: $(INSTALLS) | $(VENV)/bin/python
 	@echo "installing uwf-git and its development tools into $(VENV)"
 	@$(VENV)/bin/python $(PIP_INSTALL) --editable '.[dev]'
-	@$(USE_SOURCES)
 	@touch $(VENV)/.installed $@
 
 $(SITE_VENV)/.installed: pyproject.toml | $(SITE_VENV)/bin/python
@@ -149,10 +142,8 @@ $(INTEROP_VENV)/.installed: $(INSTALLS) | $(INTEROP_VENV)/bin/python
 
 $(BENCH_VENV)/.installed: pyproject.toml $(SOURCES) | $(BENCH_VENV)/bin/python
 	@echo "installing uwf-git into $(BENCH_VENV)"
-	@rm -rf build
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) --upgrade --force-reinstall --no-deps .
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) '.[bench,web,fleet,chat,code,top]'
-	@rm -rf build
 	@touch $@
 
 %/bin/python:

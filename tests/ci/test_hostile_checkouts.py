@@ -201,9 +201,9 @@ def test_a_log_with_the_names_and_texts_of_a_change_has_no_command(uwf: Uwf, tmp
 def test_the_printed_installation_installs_what_then_checks(hostile: Hostile, tmp_path: Path) -> None:
     wheels, bare_path = tmp_path / "wheels", tmp_path / "bin"
     sources = tmp_path / "sources"
-    for name in ("uwf_git", "cli"):
+    for name in ("uwf_git", "cli", "docs"):
         shutil.copytree(EXAMPLES.parent / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(EXAMPLES.parent / name, sources)
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(sources)]
     subprocess.run(build, check=True, capture_output=True, timeout=200)

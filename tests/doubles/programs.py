@@ -36,6 +36,7 @@ PACKAGES = {
     "gpg": "gnupg",
     "gpgsm": "gpgsm",
     "lsof": "lsof",
+    "mandoc": "mandoc",
     "mkfs.btrfs": "btrfs-progs",
     "mkfs.ext4": "e2fsprogs",
     "mkfs.xfs": "xfsprogs",

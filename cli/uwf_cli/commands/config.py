@@ -225,6 +225,12 @@ def _prompt(question: str, default: str | None) -> str:
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(invocation: Invocation, shell: str) -> None:
     """Print the shell completion script."""
+    script = completion_script(shell)
+    invocation.emit_document(script, {"shell": shell, "script": script})
+
+
+def completion_script(shell: str) -> str:
+    """Return what a shell has to evaluate, or to find in its folder of completions."""
     from click.shell_completion import get_completion_class
 
     from uwf_cli.tree import uwf
@@ -233,5 +239,4 @@ def completion(invocation: Invocation, shell: str) -> None:
     assert kind is not None
     # Without a look at the shell's version, for which click would run it.
     complete = kind(uwf, {}, "uwf", VARIABLE)
-    script = complete.source_template % complete.source_vars()
-    invocation.emit_document(script, {"shell": shell, "script": script})
+    return complete.source_template % complete.source_vars()
