@@ -137,6 +137,10 @@ from uwf_git.api.listing import listed as _list_threads
 from uwf_git.api.listing import nested as _nest_threads
 from uwf_git.api.listing import thread_items as thread_items
 from uwf_git.api.listing import without_quiet_branches as without_quiet_branches
+from uwf_git.api.logged_session import LoggedExchange as LoggedExchange
+from uwf_git.api.logged_session import LoggedSession as LoggedSession
+from uwf_git.api.logged_session import session_state as session_state
+from uwf_git.api.logged_session import store_session as store_session
 from uwf_git.api.outcome import code_left as _code_at_end
 from uwf_git.api.preflight import require_played as require_played
 from uwf_git.api.preflight import require_ready as require_ready

@@ -203,7 +203,7 @@ uwf = group(
         "templates": ("texts", "List workflows to start from."),
         "gc": ("store", "Pack the store."),
         "verify": ("verify", "Verify every node, commit, page and decision."),
-        "blame": ("blame", "Show who wrote each line of a file: thread, step, role, model."),
+        "blame": ("blame", "Show who wrote each line of a file: thread, step, model."),
         "help": ("texts", "Print the help of a command or a topic."),
         "guide": ("texts", "Print a reference text or an example workflow."),
         "completion": ("config", "Print the shell completion script."),

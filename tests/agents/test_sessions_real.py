@@ -1,7 +1,11 @@
-"""The real agent programs recall on a second machine what they were told in the first turn on another."""
+"""The real agent programs recall what they were told: on a second machine, and in a session of their own that was
+imported."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +100,47 @@ def test_a_program_recalls_the_first_turn_on_a_second_machine_and_back_on_the_fi
     assert f"{ANSWERED} 0" in told and f"{ANSWERED} 1" in told
     assert len(set(notes)) == 1, notes
     here.verifies()
+
+
+@pytest.mark.parametrize("program", AGENTS)
+def test_a_program_goes_on_with_a_session_of_its_own_that_was_imported(
+    program: str, uwf: Uwf, tmp_path: Path, server: ModelServer
+) -> None:
+    executable = agent_programs.program(program)
+    git("init", "-q", "-b", "main", tmp_path / "project")
+    git("-C", tmp_path / "project", "commit", "-q", "--allow-empty", "-m", "first")
+    git("clone", "-q", "--bare", tmp_path / "project", tmp_path / "project.git")
+    machine = RealMachine(uwf, tmp_path / "here", program, server, tmp_path / "project.git")
+    server.play([Say(ANSWERED)])
+    words = {
+        "claude": ["-p", "--output-format", "json"],
+        "codex": ["exec", "--json", "-"],
+        "gemini": ["-o", "stream-json", "--approval-mode", "yolo"],
+        "qwen": ["-o", "stream-json"],
+        "opencode": ["run", "--format", "json"],
+    }[program]
+    done = subprocess.run(
+        [executable, *words],
+        cwd=machine.clone,
+        env={**os.environ, **machine.environment},
+        input=TASK,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    name = re.search(r'"(?:session_id|thread_id|sessionID)": ?"([^"]+)"', done.stdout)
+    assert name is not None, done.stdout
+    session = machine("import", "session", name[1], cwd=machine.clone).json[0]
+    assert (session["session"], session["state"], session["steps"]) == (name[1], "new", 1)
+    thread = session["thread"]
+    machine("thread", "answer", thread, "-m", "Now say it.")
+    server.play(lambda _: Say("---\nsummary: xylophone\n---\n"))
+    machine("thread", "step", thread, "--agent", AGENTS[program], timeout=200)
+    told = messages(server.asked[-1])
+    assert any(TASK in text for text in told) and any(ANSWERED in text for text in told)
+    step = machine("thread", "steps", thread, "--json").json[-1]
+    assert machine("cas", "get", step["detail"]).json["payload"]["session"] == name[1]
+    assert machine("thread", "show", thread).json["status"] == "completed"
+    assert machine("import", "session", name[1], cwd=machine.clone).json[0]["state"] == "went on"
+    machine.verifies()

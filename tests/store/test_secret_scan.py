@@ -267,7 +267,10 @@ def _sharing(call: Caller, tmp_path: Path, threads: dict[str, str]) -> None:
     bundle = tmp_path / "all.bundle"
     call("bundle", bundle, check=None)
     call("unbundle", bundle, check=None)
-    call("import", Path(__file__).parents[2] / "examples" / "old-store", check=None)
+    examples = Path(__file__).parents[2] / "examples"
+    call("import", examples / "old-store", check=None)
+    log = (examples / "sessions" / "claude-code.jsonl").read_text()
+    call("import session", write(str(tmp_path / "session.jsonl"), log.replace("note.txt", WORD)))
     call("gc")
     call("cas reindex")
     call("doctor", check=None)

@@ -27,7 +27,7 @@ ENTRY_POINTS = "uwf.extensions"
 
 class Command(NamedTuple):
     """A command or group. `path` is the words after `uwf`: `fleet`, or `workflow trust` in a group of the
-    core, or `web invite` beside the extension's command `web`; `where` is a `click.Command`; `line` and `section` are
+    core, or `web invite` beside an extension's command `web`; `where` is a `click.Command`; `line` and `section` are
     for the group's help."""
 
     path: str
@@ -416,8 +416,9 @@ def commands(group: str) -> dict[str, Command]:
 @cache
 def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
     commandses: dict[str, dict[str, Command]] = {}
-    for extension in ours() if ship else others():
-        alone = {command.path for command in extension.commands}
+    extensions = tuple(ours() if ship else others())
+    alone = {command.path for extension in extensions for command in extension.commands}
+    for extension in extensions:
         for command in extension.commands:
             group, _, name = command.path.rpartition(" ")
             if group in alone:  # a command below another one, which is no group

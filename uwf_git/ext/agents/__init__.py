@@ -9,6 +9,12 @@ EXTENSION = Extension(
     commands=(
         Command("agent list", "uwf_git.ext.agents.commands:list_", "List all known agents."),
         Command("agent check", "uwf_git.ext.agents.commands:check", "Test whether an agent answers."),
+        Command(
+            "import session",
+            "uwf_git.ext.agents.session_import:import_session",
+            "Import sessions that agents' programs have logged.",
+            "Store and settings",
+        ),
     ),
     agents=(
         AgentProgram("uwf-rehearse", "rehearsal", "uwf_git.ext.agents.rehearse:agent"),

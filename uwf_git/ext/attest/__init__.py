@@ -8,7 +8,7 @@ EXTENSION = Extension(
         Command(
             "attest",
             "uwf_git.ext.attest.command:attest",
-            "Attest what a thread did, for in-toto, cosign and Agent Trace.",
+            "Attest what a thread did: in-toto, cosign, Agent Trace.",
             "Share",
         ),
     ),

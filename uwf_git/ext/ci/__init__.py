@@ -8,7 +8,7 @@ EXTENSION = Extension(
         Command(
             "ci",
             "uwf_git.ext.ci.commands:ci",
-            "Check published threads and changed workflows in a forge's CI.",
+            "Check published threads and changed workflows in CI.",
             "Share",
         ),
     ),

@@ -244,12 +244,12 @@ class Output:
         if row.input_end and stream == "stdout" and holds(value, row.input_end):
             self.needs_no_input = True
         name_of_errors = "complaints" if stream == "stderr" or row.output == "text" else "errors"
-        texts = [text for find in row.text if find.stream == stream for text in _texts(value, find)]
+        texts = [text for find in row.text if find.stream == stream for text in found_texts(value, find)]
         if texts:
             self._found["text"], known = texts, True
         for name, finds in (("session", row.session), (name_of_errors, row.errors), ("denied", row.denied)):
             for find in finds:
-                for text in _texts(value, find) if find.stream == stream else ():
+                for text in found_texts(value, find) if find.stream == stream else ():
                     self._take(name, text)
                     known = True
         known |= self._counted(value, stream)
@@ -265,7 +265,7 @@ class Output:
     def _counted(self, value: Any, stream: str) -> bool:
         known = False
         for place, find in enumerate(self._row.model):
-            for text in _texts(value, find) if find.stream == stream else ():
+            for text in found_texts(value, find) if find.stream == stream else ():
                 self._models[place] = text.strip()[:_LONGEST] or self._models[place]
                 known = True
         known |= bool([spent for spent in self._spent if spent.take(value, stream)])
@@ -280,7 +280,7 @@ class Output:
             sentence(text)
             for find in self._row.trouble
             if find.stream == stream
-            for text in _texts(value, find)
+            for text in found_texts(value, find)
         ]
         for sign in signs:
             text = one_line(sign, _SHOWN)
@@ -368,7 +368,7 @@ class _Ending:
         row = self._row
         if any(True for select in row.aside or () for _ in selected(value, select)):
             return True
-        ends = any(True for find in row.complete for _ in _texts(value, find))
+        ends = any(True for find in row.complete for _ in found_texts(value, find))
         if effects:
             effect = next((item for item in reversed(effects) if item is not _Effect.EMPTY), _Effect.EMPTY)
             self._complete = False
@@ -534,7 +534,8 @@ def _shown(data: bytes) -> str:
     return shortened(printable(" ⏎ ".join(lines)), _SHOWN + 1)
 
 
-def _texts(value: Any, find: FindField) -> Iterator[str]:
+def found_texts(value: Any, find: FindField) -> Iterator[str]:
+    """Yield what a row finds in a printed value, as texts."""
     for part in selected(value, find.select):
         if find.say:
             yield "".join(

@@ -118,15 +118,29 @@ class SecondCall(NamedTuple):
     since: Tests = ()
 
 
+class LinesAt(NamedTuple):
+    """Locates things in the lines of a session, or the messages of an exported one: those for which `when` holds, of
+    those with the same `by` the last. A `prompt` begins an exchange; `time` is ISO 8601 or Unix milliseconds; `folder`
+    is where the program worked. `reads` has the rest as a row has it for output."""
+
+    reads: AgentRow
+    prompt: tuple[Find, ...]
+    time: tuple[Find, ...]
+    folder: tuple[Find, ...] = ()
+    when: Tests = ()
+    by: Path | None = None
+
+
 class SessionsAt(NamedTuple):
     """Locates a session: patterns of `files` below one of `folders`; or the arguments `exports`, which print
-    it as a JSON document with a list of messages at `each`, and `imports`, which take it back."""
+    it as a JSON document with a list of messages at `each`, and `imports`, which take it back. `lines` reads it."""
 
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     each: str = ""
+    lines: LinesAt | None = None
 
 
 class AgentRow(NamedTuple):
@@ -352,7 +366,7 @@ class _Reader:
         )
 
     def _sessions(self, value: Any, key: str) -> SessionsAt | None:
-        data = self._mapping(value, key, ("folder", "files", "export", "import", "each"))
+        data = self._mapping(value, key, ("folder", "files", "export", "import", "each", "lines"))
         folders, files, exports, imports = (
             self._texts(data.get(name, []), f"{key}.{name}")
             for name in ("folder", "files", "export", "import")
@@ -371,7 +385,24 @@ class _Reader:
                 f"{key} needs folder and files with {{session}}, or export, import and each: .NAME[]"
             )
             return None
-        return SessionsAt(folders, files, exports, imports, str(path[0]) if path else "")
+        lines = self._lines(data["lines"], f"{key}.lines") if "lines" in data else None
+        return SessionsAt(folders, files, exports, imports, str(path[0]) if path else "", lines)
+
+    def _lines(self, value: Any, key: str) -> LinesAt | None:
+        data = self._mapping(value, key, ("prompt", "time", "folder", "when", "by", *_OF_LINES))
+        if missing := [name for name in ("prompt", "time", "session", "turns") if name not in data]:
+            self._refuse(f"{key} needs {missing[0]}")
+            return None
+        reads = AgentRow(key, "", (), output="lines")
+        for name in _OF_LINES:
+            if name in data:
+                field, read = _ROW[name]
+                reads = reads._replace(**{field: read(self, data[name], f"{key}.{name}")})
+        prompt, time, folder = (
+            self._finds(data.get(name, []), f"{key}.{name}") for name in ("prompt", "time", "folder")
+        )
+        by = self._path(data["by"], f"{key}.by") if "by" in data else None
+        return LinesAt(reads, prompt, time, folder, self._tests(data.get("when"), f"{key}.when"), by)
 
     def _env(self, value: Any, key: str) -> tuple[tuple[str, str], ...]:
         variables = self._mapping(value, key)
@@ -462,6 +493,7 @@ def _known(name: str, known: Sequence[str]) -> str:
     return nearest(name, known) or "known: " + ", ".join(known)
 
 
+_OF_LINES = ("session", "model", "usage", "turns", "complete")
 _Read = Callable[[_Reader, Any, str], Any]
 _ROW: Mapping[str, tuple[str, _Read]] = {
     "program": ("program", _Reader._text),
