@@ -16,6 +16,7 @@ from uwf_git.base.extensions import AgentProgram as AgentProgram
 from uwf_git.base.extensions import Command as Command
 from uwf_git.base.extensions import ConfigSection as ConfigSection
 from uwf_git.base.extensions import Dispatcher as Dispatcher
+from uwf_git.base.extensions import Endpoint as Endpoint
 from uwf_git.base.extensions import Export as Export
 from uwf_git.base.extensions import Extension as Extension
 from uwf_git.base.extensions import Pages as Pages

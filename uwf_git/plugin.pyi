@@ -151,6 +151,8 @@ from uwf_git.api.published_requirements import unmet_requirements as unmet_requi
 from uwf_git.api.run import Options as _RunOptions
 from uwf_git.api.run import run as _run_thread
 from uwf_git.api.run import step as _step_once
+from uwf_git.api.spending import failure_causes as failure_causes
+from uwf_git.api.spending import runs_of_heads as runs_of_heads
 from uwf_git.api.spending import sums as _spending_sums
 from uwf_git.api.start import Start as _ThreadStart
 from uwf_git.api.start import warn_of_limit as warn_of_limit
@@ -218,16 +220,22 @@ from uwf_git.base.errors import WorkspaceFailed as WorkspaceFailed
 from uwf_git.base.errors import Worse as Worse
 from uwf_git.base.errors import error_of as error_of
 from uwf_git.base.errors import failure_of as failure_of
+from uwf_git.base.extensions import MONITOR_TOKEN as MONITOR_TOKEN
 from uwf_git.base.extensions import ActionPlan as ActionPlan
 from uwf_git.base.extensions import AgentProgram as AgentProgram
 from uwf_git.base.extensions import Command as Command
 from uwf_git.base.extensions import ConfigSection as ConfigSection
 from uwf_git.base.extensions import Dispatcher as Dispatcher
+from uwf_git.base.extensions import Endpoint as Endpoint
+from uwf_git.base.extensions import EndpointAnswer as EndpointAnswer
 from uwf_git.base.extensions import Export as Export
 from uwf_git.base.extensions import Extension as Extension
+from uwf_git.base.extensions import Hindrance as Hindrance
+from uwf_git.base.extensions import Metric as Metric
 from uwf_git.base.extensions import Pages as Pages
 from uwf_git.base.extensions import RefKind as RefKind
 from uwf_git.base.extensions import Runner as Runner
+from uwf_git.base.extensions import Sample as Sample
 from uwf_git.base.extensions import ThreadAction as ThreadAction
 from uwf_git.base.extensions import WorkState as WorkState
 from uwf_git.base.extensions import agent_programs as agent_programs
@@ -426,6 +434,7 @@ from uwf_git.engine.progress import Freshness as Freshness
 from uwf_git.engine.progress import Watch as Watch
 from uwf_git.engine.slots import agent_slot as agent_slot
 from uwf_git.engine.spending import DEEPEST as DEEPEST
+from uwf_git.engine.spending import Run as _SpendingRun
 from uwf_git.engine.spending import Tokens as Tokens
 from uwf_git.engine.spending import Totals as _SpendingTotals
 from uwf_git.engine.spending import extracting_model as extracting_model
@@ -445,6 +454,7 @@ from uwf_git.engine.step_parts import StepParts as StepParts
 from uwf_git.engine.thread_spending import account as _spending_account
 from uwf_git.engine.thread_spending import nested as _nested_spending
 from uwf_git.engine.thread_spending import runs as _spending_runs
+from uwf_git.engine.thread_state import ThreadStates as ThreadStates
 from uwf_git.engine.thread_state import ended_state as ended_state
 from uwf_git.engine.thread_state import thread_state as thread_state
 from uwf_git.engine.trusted_code import require_trusted as require_trusted
@@ -914,6 +924,7 @@ SchemaField = _SchemaField
 SchemaVariant = _SchemaVariant
 SigningSettings = _SigningSettings
 SourceMark = _SourceMark
+SpendingRun = _SpendingRun
 SpendingTotals = _SpendingTotals
 StartNode = _StartNode
 StepChanges = _StepChanges

@@ -37,13 +37,13 @@ thread show, thread list, thread steps, thread timeline, thread branches, thread
 thread prompt, thread attempts, thread diff, thread log, thread stop, ps, grep, inbox, cas get, cas has, cas refs
 cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset
-config edit, setup, templates, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
-eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
+config edit, setup, templates, stats, metrics, trace export, debug, verify, completion, guide, help, watch, eval list
+eval show, eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
 workspace path, remote accept-rewrite, remote reject-rewrite, trust show, trust log, remote hook, attest
 ci print, ci check, ci comment, land, effect list, claims, blame, web invite
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
-FLEET = "run worker start status pause resume cancel sync"
+FLEET = "run worker start status pause resume cancel sync health"
 SERVES = {"mcp", "top", "web", *(f"fleet {each}" for each in FLEET.split())}
 
 

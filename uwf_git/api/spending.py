@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,22 @@ def spent_since(instance: Instance, heads: Sequence[Head], since: float) -> dict
     from uwf_git.engine.thread_spending import sum_since
 
     return _sums(sum_since(instance, heads, since), instance.known_prices)
+
+
+def runs_of_heads(instance: Instance, heads: Iterable[Head]) -> Iterable[Run]:
+    """Return the runs of threads, as `sums` counts them, without unreadable ones."""
+    return _runs(instance, heads, False, [])
+
+
+def failure_causes(instance: Instance, heads: Sequence[Head]) -> Counter[tuple[str, str]]:
+    """Return how many attempts of threads have failed, by the workflow's name and one of CAUSES."""
+    from uwf_git.engine.thread_spending import causes_of_all
+
+    total: Counter[tuple[str, str]] = Counter()
+    for head, causes in causes_of_all(instance, heads):
+        for cause, number in causes.items():
+            total[head.row.name or "", cause] += number
+    return total
 
 
 def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict[str, Any]]) -> list[Head]:

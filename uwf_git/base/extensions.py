@@ -225,6 +225,61 @@ class ThreadAction(NamedTuple):
         return plan
 
 
+class Endpoint(NamedTuple):
+    """An address such as `/metrics` for programs that watch a service, which `uwf web` and fleets serve. `where` is a
+    function of the store's `Location` that returns an `EndpointAnswer`. `is_open`: anybody may ask, so it tells nothing
+    of the store."""
+
+    path: str
+    where: str
+    is_open: bool = False
+
+    def answer(self, location: Any) -> "EndpointAnswer":
+        """Return the answer; one without a reason if what it needs cannot be read."""
+        try:
+            answer: EndpointAnswer = load(self.where)(location)
+        except (UwfError, OSError):
+            return EndpointAnswer("unavailable\n", 503)
+        return answer
+
+
+class EndpointAnswer(NamedTuple):
+    """An HTTP status, and a text of a media type."""
+
+    text: str
+    status: int = 200
+    media_type: str = "text/plain; charset=utf-8"
+
+
+class Hindrance(NamedTuple):
+    """Why a service cannot work now: a `name` in a word for anybody, and a `problem` in a line for its operator."""
+
+    name: str
+    problem: str
+
+
+class Sample(NamedTuple):
+    """A number of a metric, with the suffix of its name and its labels."""
+
+    suffix: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Metric(NamedTuple):
+    """A metric family of OpenMetrics: its `kind` is counter, gauge, histogram or info. Labels have few values, and
+    never a text of a thread."""
+
+    name: str
+    kind: str
+    help: str
+    samples: tuple[Sample, ...] = ()
+    unit: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "samples": [item._asdict() for item in self.samples]}
+
+
 class Runner(NamedTuple):
     """The agent of all steps of a kind of workflow, loaded from `where`. Steps record its `name`, which nobody can
     choose."""
@@ -251,8 +306,9 @@ class Extension(NamedTuple):
     `work_states` gets an Instance and heads of threads, and returns by its id the `WorkState` of each of whose work it
     knows more; it is asked if the store has refs of the extension or its `notes`, the folder of the private folder with
     what only this machine knows of it; only shipped ones are. `checks` gets an Instance and yields
-    `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that is about to
-    be made, and raises to prevent it; only a shipped extension has any.
+    `verify.checks.Check` for `uwf doctor`. `hindrances` gets an Instance and yields each `Hindrance` to work here now,
+    and `metrics` an Instance and yields `Metric`s, besides those of the store. `guard` gets an Instance and a
+    `store.new_record.NewRecord` that is about to be made, and raises to prevent it; only a shipped extension has any.
     """
 
     name: str
@@ -276,6 +332,9 @@ class Extension(NamedTuple):
     merge_hint: str = ""
     landed: str = ""
     checks: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+    hindrances: str = ""
+    metrics: str = ""
     guard: str = ""
 
 
@@ -495,6 +554,27 @@ def landed(instance: Any, threads: Collection[str]) -> dict[str, set[str]]:
 def checks() -> Iterator[tuple[str, str]]:
     """Yield the extensions with checks for `uwf doctor`."""
     return ((extension.name, extension.checks) for extension in every() if extension.checks)
+
+
+def endpoints() -> dict[str, Endpoint]:
+    """Return the addresses for programs that watch a service, by their paths."""
+    return {endpoint.path: endpoint for extension in every() for endpoint in extension.endpoints}
+
+
+MONITOR_TOKEN = "UWF_MONITOR_TOKEN"
+"""The variable with the token that lets a program ask for endpoints that are not open."""
+
+
+def hindrances(instance: Any) -> list[Hindrance]:
+    """Return why a service of a store cannot work now."""
+    return [
+        item for extension in every() if extension.hindrances for item in load(extension.hindrances)(instance)
+    ]
+
+
+def metrics(instance: Any) -> list[Metric]:
+    """Return the metrics of extensions."""
+    return [item for extension in every() if extension.metrics for item in load(extension.metrics)(instance)]
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +60,26 @@ def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Hea
             runs = error
         yield head, runs
     cached_runs.remember()
+
+
+def causes_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Head, dict[str, int]]]:
+    """Yield the threads with failed attempts, and how many failed by each of CAUSES."""
+    index = instance.store.index
+    tips = {thread: _CAUSES + tip.hex() for thread, tip in index.attempt_tips().items()}
+    known, fresh = index.spent_at([*tips.values()]), dict[str, str]()
+    for head in heads:
+        if (at := tips.get(head.thread)) is None:
+            continue
+        if at not in known:
+            with contextlib.suppress(UwfError):
+                causes = Counter(attempt.cause for attempt in instance.attempts.all(head.thread))
+                known[at] = fresh[at] = json.dumps(causes)
+        if at in known:
+            yield head, json.loads(known[at])
+    if fresh:
+        with index.transaction():
+            for at, text in fresh.items():
+                index.set_spent(at, text)
 
 
 def sum_since(instance: Instance, heads: Sequence[Head], since: float) -> Totals:
@@ -184,6 +205,8 @@ class _CachedRuns:
         return numbers
 
 
+_CAUSES = "~"
+"""Before the newest attempt of a thread in the index: why its attempts failed, and not what they spent."""
 _ALONE = "="
 """Before a place in the index: what each of the runs up to there has spent, and not their sum."""
 

@@ -15,6 +15,7 @@ OURS = (
     "top",
     "mcp",
     "traces",
+    "monitoring",
     "importers",
     "attest",
     "ci",

@@ -22,4 +22,6 @@ EXTENSION = Extension(
     ),
     resumed="uwf_git.ext.fleet.queue_sync:notify_fleet",
     refs=(MARKS,),
+    hindrances="uwf_git.ext.fleet.service:hindrances",
+    metrics="uwf_git.ext.fleet.service:metrics",
 )

@@ -149,6 +149,15 @@ async def watch(client: Client, tell: Tell) -> None:
             tell({"of": of, "trouble": fault.as_json(), **meanwhile})
 
 
+async def trouble(place: Endpoint) -> str:
+    """Return why a server or its namespace doesn't answer, "" if it does."""
+    try:
+        found = await _trouble(await connect(place))
+    except RemoteFailed as error:
+        return error.message
+    return found[1].message if found is not None else ""
+
+
 async def _trouble(client: Client) -> tuple[bool, Fault] | None:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError, RPCStatusCode

@@ -3,7 +3,9 @@
 Browsers send requests to 127.0.0.1 from any site, and any local program can connect. So a request must name
 this server as its host (against DNS rebinding), must not come from another site by `Sec-Fetch-Site` and
 `Origin` (https://www.w3.org/TR/fetch-metadata/), and must have a cookie, for which the address printed by
-`uwf web` is exchanged once, or a link of `uwf web invite`. A proxy may name a person instead, see `people`.
+`uwf web` is exchanged once, or a link of `uwf web invite`. A proxy may name a person instead, see `people`. Programs
+that watch the server may ask for the endpoints of extensions with the token of UWF_MONITOR_TOKEN, and anybody for those
+that tell nothing.
 
 Pages are `private, no-cache`: the store is on the same disk as the browser's cache, and form input survives
 going back.
@@ -23,8 +25,18 @@ from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from uwf_git.ext.web.people import LINK, RUN, SESSION, SESSION_SECONDS, Invitations, Proxy, SignedIn, sign_in
-from uwf_git.plugin import UwfError
+from uwf_git.ext.web.people import (
+    LINK,
+    READ,
+    RUN,
+    SESSION,
+    SESSION_SECONDS,
+    Invitations,
+    Proxy,
+    SignedIn,
+    sign_in,
+)
+from uwf_git.plugin import UwfError, extensions
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -100,12 +112,15 @@ class Access:
         invitations: Invitations | None = None,
         proxy: Proxy | None = None,
         others: Mapping[str, Callable[[], str]] = {},
+        monitor_token: str = "",
     ) -> None:
         self._applications = applications
         self._origins = {origin.partition("://")[2].lower(): origin.lower() for origin in origins}
         self._invitations = invitations
         self._proxy = proxy
         self._others = others
+        self._endpoints = extensions.endpoints()
+        self._monitor_token = monitor_token
         self._admissions: dict[str, float] = {}
         self._cookie = f"uwf-{port}"
         store = invitations.path.stem[:8] if invitations is not None else ""
@@ -128,7 +143,10 @@ class Access:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = _headers(scope)
-        if (refused := self._not_for_us(headers)) is not None:
+        endpoint = self._endpoints.get(scope["path"]) if scope["method"] in _SAFE else None
+        if endpoint is not None and (endpoint.is_open or self._watches(headers)):
+            await self._pass(SignedIn(None, READ), scope, receive, send)
+        elif (refused := self._not_for_us(headers)) is not None:
             await _refuse(receive, send, refused)
         elif (without := self._redeemed(scope)) is not None:
             await self._let_in(send, without, headers)
@@ -198,6 +216,11 @@ class Access:
         if any(_is_same(value, self._secret) for value in _cookies(headers, self._cookie)):
             return SignedIn(None, RUN)
         return _UNKNOWN
+
+    def _watches(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a program brings the token that lets it watch. No page can, since a browser sends none."""
+        token, given = self._monitor_token, headers.get("authorization", "")
+        return bool(token) and _is_same(given, f"Bearer {token}")
 
     def _in_session(self, secret: str) -> SignedIn | None:
         invitations = self._invitations

@@ -6,6 +6,7 @@ thread, which limits on expressions need.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ from uwf_git.ext.web.executor import Executor
 from uwf_git.ext.web.forms import Form, parse_form
 from uwf_git.ext.web.notes import RESULT, ActionResult, with_result
 from uwf_git.plugin import (
+    Endpoint,
     Head,
     Instance,
     Location,
@@ -200,12 +202,21 @@ def application(site: Site) -> Starlette:
     routes += [Route(path, _awaits(shell, maker)) for path, maker in AWAITED]
     routes += output.routes(site.location)
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
+    routes += [Route(path, _answers(site, endpoint)) for path, endpoint in extensions.endpoints().items()]
     if executor is not None:
         routes += _changes(shell, executor)
     routes.append(assets.ROUTE)
     respond = Starlette(routes=routes, exception_handlers={404: _missing(shell)})
     respond.add_middleware(GZipMiddleware, minimum_size=1000)
     return respond
+
+
+def _answers(site: Site, endpoint: Endpoint) -> Callable[[Request], Any]:
+    async def answer(_request: Request) -> Response:
+        text, status, media_type = await asyncio.to_thread(endpoint.answer, site.location)
+        return Response(text, status, {"cache-control": "no-store"}, media_type)
+
+    return answer
 
 
 def _shows(shell: Shell, maker: Maker) -> Callable[[Request], Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from uwf_git.ext.fleet.monitor import LOOPBACK, Address
 from uwf_git.plugin import (
     TO_STEP,
     NotFound,
@@ -183,6 +184,23 @@ work = options.packed(
     ),
 )
 """Adds the options for the steps of workers."""
+
+
+def parse_address(text: str) -> Address:
+    """Parse `[HOST:]PORT`. Raises click.BadParameter."""
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise click.BadParameter(f"{text!r} is not [HOST:]PORT")
+    return Address(host.strip("[]") or LOOPBACK, int(port))
+
+
+MONITOR = click.option(
+    "--monitor",
+    type=parse_address,
+    metavar="[HOST:]PORT",
+    help="Address of /metrics, /healthz and /readyz. Default host: 127.0.0.1.",
+)
+"""Adds the option that says where a process serves those who watch it."""
 
 limited = options.packed(
     "bounds",

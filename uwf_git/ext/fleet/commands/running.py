@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from uwf_git.ext.fleet.commands.options import (
+    MONITOR,
     EntryOptions,
     LimitOptions,
     ServerOptions,
@@ -25,6 +26,7 @@ from uwf_git.ext.fleet.commands.options import (
     unmark_remote,
     work,
 )
+from uwf_git.ext.fleet.monitor import monitored, take_token
 from uwf_git.ext.fleet.queue_states import QueueState
 from uwf_git.plugin import (
     Busy,
@@ -51,8 +53,9 @@ from uwf_git.plugin import selected_threads as threads
 
 if TYPE_CHECKING:
     from uwf_git.ext.fleet.endpoint import Endpoint
+    from uwf_git.ext.fleet.monitor import Address
     from uwf_git.ext.fleet.retry_policy import Fault
-    from uwf_git.plugin import AgentOptions, ThreadId
+    from uwf_git.plugin import AgentOptions, Location, ThreadId
 
 _T = TypeVar("_T")
 
@@ -86,6 +89,7 @@ JOBS = click.option(
 @work
 @limited
 @server
+@MONITOR
 @click.option("--stay", is_flag=True, help="Keep running while threads wait for an answer.")
 @options.QUIET
 def run(
@@ -97,6 +101,7 @@ def run(
     work: WorkOptions,
     bounds: LimitOptions,
     server: ServerOptions,
+    monitor: Address | None,
     stay: bool,
     quiet: bool,
 ) -> None:
@@ -115,6 +120,7 @@ def run(
     from uwf_git.ext.fleet.worker import WorkerSettings
 
     client.require()
+    token = take_token()
     if not workers and server.address is None:
         raise Usage(
             "a fleet without workers makes no step", "give --workers, or the --address that others work for"
@@ -153,7 +159,8 @@ def run(
     with up(instance, server.named()) as (at, own_server), table.drawn(invocation, quiet):
         known = mark_remote(invocation, work.remote, at)
         fleet = Fleet(instance, own_server, WorkerSettings(at, jobs, orders), workers, table, table.seen)
-        rows = _run_interruptibly(fleet.run(admission, stay), fleet.abandon)
+        running = _watched(instance.location, monitor, token, fleet.run(admission, stay))
+        rows = _run_interruptibly(running, fleet.abandon)
         if at.own:
             unmark_remote(invocation, work.remote, known)
         faults = asyncio.run(
@@ -174,6 +181,16 @@ def run(
         )
     )
     failures.end()
+
+
+async def _watched(
+    location: Location, monitor: Address | None, token: str, running: Coroutine[Any, Any, _T]
+) -> _T:
+    try:
+        async with monitored(location, monitor, token):
+            return await running
+    finally:
+        running.close()  # if it cannot be served
 
 
 def _is_ready(
@@ -325,11 +342,13 @@ class EventPrinter:
 @JOBS
 @work
 @server
+@MONITOR
 def worker(
     invocation: Invocation,
     jobs: int,
     work: WorkOptions,
     server: ServerOptions,
+    monitor: Address | None,
 ) -> None:
     """Run steps of a fleet until Ctrl-C. Prints one line per step.
 
@@ -341,6 +360,7 @@ def worker(
     from uwf_git.ext.fleet.worker import WorkerSettings, make_steps
 
     client.require()
+    token = take_token()
     orders, printer = work.orders(invocation), EventPrinter(invocation)
     instance = invocation.instance
     at = server.find(invocation)
@@ -352,7 +372,9 @@ def worker(
         for number in (signal.SIGINT, *system.END_SIGNALS):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, over.set)
-        await make_steps(instance.location, duty, printer, over, alone=True)
+        await _watched(
+            instance.location, monitor, token, make_steps(instance.location, duty, printer, over, alone=True)
+        )
 
     if at.own:
         asyncio.run(until_ended())

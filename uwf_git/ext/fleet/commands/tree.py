@@ -15,6 +15,7 @@ fleet = command_group(
         "pause": ("queue", "Pause threads in the queue."),
         "resume": ("queue", "Resume threads in the queue."),
         "cancel": ("queue", "Remove threads from the queue."),
+        "health": ("health", "Check that a fleet's process here can work."),
         "sync": ("queue", "Update the queue from the refs."),
     },
     examples=(
