@@ -181,7 +181,7 @@ def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
 
 
 LONG = {
-    "guides/audit.md", "guides/code-workflows.md", "guides/evaluation.md", "guides/fan-out.md", "guides/landing.md",
+    "guides/code-workflows.md", "guides/evaluation.md", "guides/fan-out.md", "guides/fleet.md",
     "guides/sharing.md", "guides/trust.md", "guides/web.md", "guides/workflows.md", "guides/worktrees.md",
     "guides/writing-agents.md", "inside/architecture.md", "inside/benchmarks.md", "inside/faults.md",
     "inside/threats.md", "tutorial.md",
