@@ -1,4 +1,4 @@
-"""What a pull can find, case by case, in the order and with the numbers of docs/guides/sharing.md and
+"""What a pull can find, case by case, in the order and with the numbers of docs/reference/pull-cases.md and
 `uwf_git.sync.reconcile`: two machines, and a bare repository between them."""
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def numbers_of(text: str, row: str) -> dict[int, str]:
 
 def test_the_cases_have_the_same_numbers_in_the_code_and_in_the_documentation() -> None:
     documented = numbers_of(
-        (REPOSITORY / "docs/guides/sharing.md").read_text(), r"^\| (\d+) \| `([a-z-]+)` \|"
+        (REPOSITORY / "docs/reference/pull-cases.md").read_text(), r"^\| (\d+) \| `([a-z-]+)` \|"
     )
     assert documented == {case.value: case.label for case in Case}
 

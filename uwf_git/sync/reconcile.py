@@ -57,7 +57,7 @@ from uwf_git.workflow.turn import is_made_alike
 
 
 class Case(enum.Enum):
-    """A case by its number above and in docs/guides/sharing.md."""
+    """A case by its number above and in docs/reference/pull-cases.md."""
 
     UNKNOWN = 1
     EQUAL = 2
