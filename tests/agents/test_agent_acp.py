@@ -398,17 +398,18 @@ def test_what_cannot_be_started_as_wanted_says_what_there_is(
     assert came.hint
 
 
-def test_the_agent_gets_what_is_in_dotenv_and_its_error_is_stored_without(
+def test_the_agent_gets_no_secret_that_it_does_not_name_and_its_error_is_stored_without_any(
     storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDECODE", "1")  # an agent that started uwf has no say in the one that uwf starts
-    (storage / ".env").write_text("AGENT_KEY=very-secret-value-123456\n")
-    words = "'error:', e['AGENT_KEY'], 'of', e['UWF_ROLE'], 'CLAUDECODE' in e"
+    monkeypatch.setenv("SHELL_PASSWORD", "very-secret-value-123456")
+    (storage / ".env").write_text("AGENT_KEY=another-secret-value\n")
+    words = "'error:', e['SHELL_PASSWORD'], 'AGENT_KEY' in e, 'of', e['UWF_ROLE'], 'CLAUDECODE' in e"
     program = f"import os, sys; e = os.environ; print({words}, file=sys.stderr); sys.exit(1)"
     steps = Steps(storage, ["--", sys.executable, "-c", program])
     steps.step()
     error = steps.instance.attempts.all(steps.thread)[-1].error
-    assert "of worker False" in error
+    assert "False of worker False" in error
     assert "very-secret-value" not in error
 
 

@@ -818,15 +818,16 @@ def test_the_environment_is_the_users_without_other_sessions(
     instance: Instance, stand_in: Callable[..., Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = ROW + "    env: {MYCLI_UPDATES: 'off', MYCLI_COLOUR: 'no'}\n    unset: [MYCLI_NESTED]\n"
+    row += "    keys: [SOME_KEY]\n"
     calls = stand_in(f"tell(id='s'); answer({DONE!r})", row=row)
-    (root / ".env").write_text("SOME_KEY=from-dot-env\n")
+    (root / ".env").write_text("SOME_KEY=from-dot-env\nOTHER_KEY=not-for-it\n")
     for name in ("CLAUDECODE", "CODEX_SANDBOX", "MYCLI_NESTED"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("MYCLI_COLOUR", "the user's")
     start_loop(Instance.open())("mycli")
     (call,) = calls()
     env = call["env"]
-    assert {"CLAUDECODE", "CODEX_SANDBOX", "MYCLI_NESTED"}.isdisjoint(env)
+    assert {"CLAUDECODE", "CODEX_SANDBOX", "MYCLI_NESTED", "OTHER_KEY"}.isdisjoint(env)
     assert (env["MYCLI_UPDATES"], env["MYCLI_COLOUR"]) == ("off", "the user's")
     assert (env["SOME_KEY"], env["UWF_ROLE"]) == ("from-dot-env", "worker")
     assert env["UWF_STORE"] == str(root / "store.git")

@@ -37,7 +37,9 @@ KEY = 'sk-Live/4f9a+Zq7"x'
 
 def config(*variables: str, secrets: tuple[str, ...] = (), not_secrets: tuple[str, ...] = ()) -> Any:
     providers = {name: Provider(name, "", name) for name in variables}
-    return SimpleNamespace(providers=providers, secrets=secrets, not_secrets=not_secrets, models={})
+    return SimpleNamespace(
+        providers=providers, secrets=secrets, not_secrets=not_secrets, models={}, secret_sources={}
+    )
 
 
 def test_secrets_come_from_dotenv_and_from_the_configured_variables(tmp_path: Path) -> None:
@@ -314,7 +316,7 @@ def test_models_addresses_and_hosts_beside_the_keys_are_not_secret(tmp_path: Pat
         assert redactor.text(f"it is {value}.") == (f"it is {value}.", 0)
     for name, value in private.items():
         assert redactor.text(f"it is {value}.") == (f"it is [redacted:{name}].", 1)
-    assert secrets.kept_from({}) == settings
+    assert secrets.kept_from() == settings
 
 
 @settings(max_examples=60)

@@ -43,6 +43,7 @@ PACKAGES = {
     "nginx": "nginx",
     "node": "nodejs",
     "openssl": "openssl",
+    "pass": "pass",
     "rsync": "rsync",
     "setpriv": "util-linux",
     "ssh": "openssh-client",

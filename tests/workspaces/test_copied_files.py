@@ -18,6 +18,7 @@ from faults import obeying_modes
 from power import Disk
 from two_machines import RELAY
 
+from uwf_git.config.secrets import Secrets
 from uwf_git.config.settings import WorkspaceSettings
 from uwf_git.format.ids import ThreadId
 from uwf_git.workspaces.copying import Copier
@@ -341,7 +342,7 @@ def test_a_large_copy_is_named_where_its_blocks_are_not_shared(
     target, lines = site.root / "target", list[str]()
     target.mkdir()
     settings = WorkspaceSettings(copy=("node_modules",))
-    set_up(target, site.project, settings, ThreadId("0" * 26), lines.append)
+    set_up(target, site.project, settings, ThreadId("0" * 26), Secrets({}), lines.append)
     (line,) = lines
     assert line.startswith("0.1 GB were copied to the worktree of thread 000")
 

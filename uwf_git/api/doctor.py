@@ -38,7 +38,7 @@ from uwf_git.git.repository import PRIVATE, Oid
 from uwf_git.sandbox.bubblewrap import find_sandbox
 from uwf_git.sandbox.enclosing_step import require_person
 from uwf_git.sandbox.limits import enforcement
-from uwf_git.sandbox.programs import avoid_all
+from uwf_git.sandbox.programs import avoid_all, find_program
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
 from uwf_git.store.indexing import Store
@@ -457,9 +457,13 @@ def _keys(root: Path, config: Config) -> Iterator[Check]:
         if provider.api_key:
             yield Check("keys", WARNING, f"{FILE} holds the key of provider {provider.name}", provider.advice)
         name = provider.api_key_env
-        if name and not (os.environ.get(name) or load_secrets(root, None, os.environ).get(name)):
+        if name and not load_secrets(root, config, os.environ).unread().get(name):
             message = f"{name} is set neither in the environment nor in .env"
             yield Check("keys", WARNING, message, "uwf setup")
+    for name, source in config.secret_sources.items():
+        if "/" not in source.command[0] and find_program(source.command[0]) is None:
+            message = f"secrets.{name}: {source.command[0]} is not on PATH"
+            yield Check("keys", WARNING, message, "install it, or name it with its whole path")
 
 
 def _archives(instance: Instance) -> Iterator[Check]:

@@ -41,5 +41,5 @@ def client_of_issue(instance: Instance, address: IssueAddress, *, writes: bool =
 def _login(instance: Instance, forge: Forge) -> Login:
     from uwf_git.forge.login import find_login
 
-    environ = {**instance.secrets, **instance.environ}
-    return find_login(forge, instance.config, environ, instance.redactor)
+    secrets = instance.secrets
+    return find_login(forge, instance.config, secrets.environment(), instance.redactor, secrets.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -289,7 +288,7 @@ def _part(
         playing = embedded(agent.command)
         if playing is None:
             return part._replace(is_real=True)
-        environ = {**instance.secrets, **os.environ}
+        environ = instance.secrets.unread()
         # What a command names by a relative path may be made by the set-up, or by an earlier role.
         environ.pop("PWD", None)
         warning = playing.ready(config, agent.args, environ)

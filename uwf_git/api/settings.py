@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -15,8 +16,8 @@ from uwf_git.config.edit import set_value as set_value
 from uwf_git.config.edit import unset_value as unset_value
 from uwf_git.config.read import check_config as check_config
 from uwf_git.config.read import load_config, read_document
+from uwf_git.config.settings import ENVIRONMENT, Config
 from uwf_git.config.settings import FILE as FILE
-from uwf_git.config.settings import Config
 from uwf_git.config.settings import ConfigProblem as ConfigProblem
 from uwf_git.format.kinds import REHEARSE as REHEARSE
 
@@ -61,6 +62,7 @@ class SettingChanges(NamedTuple):
     provider: str | None = None
     base_url: str | None = None
     api_key: str | None = None
+    api_key_command: str | None = None
     model: str | None = None
     agent: str | None = None
 
@@ -77,11 +79,17 @@ def set_up(root: Path, wishes: SettingChanges) -> dict[str, Any]:
         if not base_url:
             raise Usage(f"the address of provider {provider!r} is not known", "give it with --base-url")
         variable = (known.api_key_env if known else "") or (preset.variable if preset else "")
-        if not variable and (wishes.api_key or preset is None):
+        if not variable and (wishes.api_key or wishes.api_key_command or preset is None):
             variable = re.sub(r"\W", "_", provider, flags=re.ASCII).upper() + "_API_KEY"
         settings.append((("providers", provider, "baseUrl"), base_url))
         if variable:
             settings.append((("providers", provider, "apiKeyEnv"), variable))
+    if wishes.api_key_command is not None:
+        source: dict[str, Any] = {"command": wishes.api_key_command}
+        # As a list it holds names alone.
+        listed = {} if config.secret_sources else dict.fromkeys(config.secrets, ENVIRONMENT)
+        key = ("secrets",) if listed else ("secrets", variable)
+        settings.append((key, json.dumps({**listed, variable: source} if listed else source)))
     if wishes.model is not None:
         assert provider is not None
         settings += [
@@ -112,7 +120,7 @@ def set_up(root: Path, wishes: SettingChanges) -> dict[str, Any]:
 def _provider(config: Config, wishes: SettingChanges) -> str | None:
     if wishes.provider is not None:
         return wishes.provider
-    if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
+    if wishes[1:5] == (None,) * 4:
         return None
     from uwf_git.config.resolve import resolve_model
 
@@ -141,7 +149,7 @@ def ready_agents(root: Path) -> list[str]:
     from uwf_git.engine.performer import embedded
 
     config = load_config(root)
-    environ = {**load_secrets(root, config, os.environ), **os.environ}
+    environ = load_secrets(root, config, os.environ).unread()
     ready: list[str] = []
     doubtful: list[str] = []
     seen: set[tuple[str, ...]] = set()
@@ -172,5 +180,7 @@ def set_up_before(root: Path) -> tuple[Config, SettingChanges]:
     config = load_config(root)
     model = resolve_model(config, MODEL)
     return config, SettingChanges(
-        model.provider if model else None, None, None, model.name if model else None, config.default_agent
+        model.provider if model else None,
+        model=model.name if model else None,
+        agent=config.default_agent,
     )

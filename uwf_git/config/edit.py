@@ -283,13 +283,11 @@ def _value(path: ValuePath, text: str) -> Any:
     if section == "agents" and len(path) == 3 and field in ("timeout", "silence"):
         number = yaml12.core(text)
         return number if isinstance(number, int | float) and not isinstance(number, bool) else text
-    if section == "agents" and len(path) == 3 and field == "args":
-        import shlex
-
+    if field == "env" or (section == "agents" and len(path) == 3 and field == "args"):
         try:
-            return yaml12.load(text, "args").data if text.lstrip().startswith("[") else shlex.split(text)
+            return yaml12.load(text, field).data if text.lstrip().startswith("[") else shlex.split(text)
         except ValueError as error:
-            raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
+            raise Invalid(f"{field}: {str(error).lower()}", "close the quote") from None
     of_hook = section == "hooks" and len(path) == 2 and field != "timeout"
     of_host = section in HOSTS and len(path) == 2
     own = None if section in KEYS else config_section(str(section))

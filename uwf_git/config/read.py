@@ -1,17 +1,18 @@
 """Reading `config.yaml`: agents, models, providers and other settings.
 
     providers: {<alias>: {baseUrl, apiKeyEnv, limits, cacheMarks}}  models: {<alias>: {provider, name, price}}
-    agents: {<alias>: {command, args, timeout, silence, tools, limits}}
+    agents: {<alias>: {command, args, timeout, silence, tools, limits, env: [<variable>]}}
     defaultAgent, defaultModel: <alias>
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
-    secrets, notSecrets: [<variable>]                hooks: {<event>: command, timeout}
+    secrets, notSecrets: [<variable>]                hooks: {<event>: command, timeout, env: [<variable>]}
+    secrets: {<variable>: environment, or {command, timeout}, or {keyring: SERVICE/USER}}
     budget: {unpriced: warn | stop}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut, or {kind, api}}
     trackers: {<host>: jira, or {kind, api}}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
     permissionWait: <duration>
-    workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, keep,
+    workspace: {kind, remote, setup, copy, timeout, keepIgnored, maxFile, author, signOff, env, keep,
                 projects: {<folder>: {…}}}
     views: {<name>: <filters of threads>}
 
@@ -35,6 +36,7 @@ from uwf_git.base.thread_states import HOOKS
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.reader import Reader
 from uwf_git.config.resolve import command_agent, full_name, hint_to_add, is_command, known_names
+from uwf_git.config.secret_source import read_sources
 from uwf_git.config.settings import (
     FIELDS,
     FILE,
@@ -139,6 +141,7 @@ class _ConfigReader(Reader):
         entries = {section: self._entries(section, data.get(section)) for section in FIELDS}
         forges, forge_apis = self._hosts("forges", data.get("forges"), FORGES)
         trackers, tracker_apis = self._hosts("trackers", data.get("trackers"), TRACKERS)
+        secrets, sources = read_sources(self, path.parent, data.get("secrets"))
         return Config(
             {alias: self._provider(alias, entry) for alias, entry in entries["providers"].items()},
             {alias: self._model(alias, entry) for alias, entry in entries["models"].items()},
@@ -153,7 +156,7 @@ class _ConfigReader(Reader):
             self._budgets(data.get("budgets")),
             self.named_agents,
             sections,
-            self.variables(("secrets",), data.get("secrets")),
+            secrets,
             self._hooks(path.parent, data.get("hooks")),
             self.text((), data, "node") or "node",
             self._unpriced(data.get("budget")),
@@ -167,6 +170,7 @@ class _ConfigReader(Reader):
             tracker_apis,
             self.names(("views",), data.get("views")),
             self.timeout((), data, "permissionWait"),
+            sources,
         )
 
     def _section(self, row: ConfigSection, value: Any) -> Any:
@@ -295,7 +299,7 @@ class _ConfigReader(Reader):
         return amounts
 
     def _hooks(self, root: Path, value: Any) -> Hooks:
-        entry = self.mapping(("hooks",), value, "hooks", (*HOOKS, "timeout"))
+        entry = self.mapping(("hooks",), value, "hooks", (*HOOKS, "timeout", "env"))
         commands: dict[str, tuple[str, ...]] = {}
         for event in HOOKS:
             given = entry.get(event)
@@ -308,7 +312,8 @@ class _ConfigReader(Reader):
                 program = expanded(words[0])
                 # A folder that a step happens to be made in says nothing about what is run.
                 commands[event] = (str(root / program) if "/" in program else program, *words[1:])
-        return Hooks(commands, self.timeout(("hooks",), entry) or Hooks().timeout)
+        env = self.variables(("hooks", "env"), entry.get("env"))
+        return Hooks(commands, self.timeout(("hooks",), entry) or Hooks().timeout, env)
 
     def _folders(self, root: Path, path: ValuePath, value: Any) -> tuple[Path, ...]:
         return tuple(root / expanded(name) for name in self.texts(path, value) or ())
@@ -355,6 +360,8 @@ class _ConfigReader(Reader):
                         self.refuse((*path, name), f"{name} has {item!r}, which is no path in the project")
         if (timeout := self.timeout(path, entry)) is not None:
             fields["timeout"] = timeout
+        if names := self.variables((*path, "env"), entry.get("env")):
+            fields["env"] = names
         if (most := entry.get("maxFile")) is not None:
             if (size := parse_size(most)) is None:
                 self.refuse((*path, "maxFile"), "workspace.maxFile must be a size, such as 50MB")
@@ -403,7 +410,10 @@ class _ConfigReader(Reader):
         if command in self.named_agents:
             command, words = self.named_agents[command].command, [command, *words]
         command = expanded(full_name(command))
-        return AgentConfig(alias, command, (*words, *args), timeout, tools, limits=limits, silence=silence)
+        env = self.variables((*path, "env"), entry.get("env"))
+        return AgentConfig(
+            alias, command, (*words, *args), timeout, tools, limits=limits, silence=silence, env=env
+        )
 
     def _agent_overrides(self, value: Any) -> dict[str, dict[str, str]]:
         section = self.mapping(("agentOverrides",), value, "agentOverrides")

@@ -5,9 +5,9 @@ and definitions and nodes put by hand are refused if they contain any. Everythin
 see `NodeStore.gate`.
 
 Known values are those of `.env`, of variables named by `apiKeyEnv` and `secrets`, and of environment
-variables with secret-looking names. They are also found quoted for JSON, URL or HTML (see `quoting`), in hex
-or base64, also within longer values, and with changed line breaks. Each random-looking line of a multi-line
-value is a secret by itself.
+variables with secret-looking names; those of commands and the keyring once they were read. They are also found
+quoted for JSON, URL or HTML (see `quoting`), in hex or base64, also within longer values, and with changed line
+breaks. Each random-looking line of a multi-line value is a secret by itself.
 
 Other secrets are recognised by form; see `tokens`.
 """
@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid
@@ -26,7 +27,7 @@ from uwf_git.config.quoting import quoted_pattern, unquoted, unspaced
 from uwf_git.config.tokens import is_random, without_lines_of_keys, without_tokens
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
+    from uwf_git.config.settings import Config, SecretSource
 
 SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
@@ -73,28 +74,72 @@ _PARTS = r"\s+|\S"
 
 
 class Secrets(dict[str, str]):
-    """Secrets by variable name. `others` are also secret: values of `.env` overridden by the environment, and
+    """Known secrets by variable name. `others` are also secret: values of `.env` overridden by the environment, and
     environment variables with secret-looking names. `harmless` variables are not: settings such as
-    `OPENAI_MODEL` and those in `notSecrets`."""
+    `OPENAI_MODEL` and those in `notSecrets`. A secret of `sources` is read when it is looked up as `secrets[name]`,
+    once, and known from then on to all redactors of this process; Unavailable is raised if it can't be."""
 
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__()
         self.others: list[tuple[str, str]] = []
         self.harmless: frozenset[str] = frozenset()
+        self.sources: Mapping[str, SecretSource] = {}
+        self._environ = environ
+        self._given: set[str] = set()
 
-    def kept_from(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment and `.env` without secrets, for foreign code."""
+    def __missing__(self, name: str) -> str:
+        from uwf_git.config.secret_source import read_secret
+
+        source, clean = self.sources[name], Redactor(self)
+        value = read_secret(source, name, self._environ, lambda text: clean.text(text)[0])
+        self[name] = value
+        for redactor in list(_redactors):
+            redactor.learn(name, value)
+        return value
+
+    def value(self, name: str) -> str:
+        """Return a variable's value, also one that is no secret; "" for none. Raises Unavailable."""
+        try:
+            return self[name]
+        except KeyError:
+            return self._environ.get(name, "")
+
+    def environment(self, names: Iterable[str] = ()) -> dict[str, str]:
+        """Return the environment of a program: this process's without the secrets that the configuration and `.env`
+        name, the settings of `.env`, and of these secrets those in `names`. Raises Unavailable."""
+        given = {name: value for name in names if (value := self.value(name))}
+        self._given.update(given)
+        kept = {name: self[name] for name in self.harmless if name in self}
+        for name, value in self._environ.items():
+            if name in self.harmless or not (name in self or name in self.sources):
+                kept[name] = value
+        return kept | given
+
+    def withheld(self, text: str) -> str:
+        """Return a variable in a program's output that no program of this process was given, "" for none."""
+        names = {*self, *self.sources} - self.harmless - self._given
+        return (
+            next((word for word in re.findall(r"[A-Za-z_]\w*", text) if word in names), "") if names else ""
+        )
+
+    def unread(self) -> dict[str, str]:
+        """Return every variable that something could get, without reading sources."""
+        return {**dict.fromkeys(self.sources, "unread"), **self, **self._environ}
+
+    def kept_from(self, names: Iterable[str] = ()) -> dict[str, str]:
+        """Return an environment for foreign code, without variables that are named like secrets either."""
+        names = set(names)
         return {
             name: value
-            for name, value in {**self, **environ}.items()
-            if name in self.harmless or not (name in self or holds_secret(name, value))
+            for name, value in self.environment(names).items()
+            if name in names or name in self.harmless or not holds_secret(name, value)
         }
 
 
 def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) -> Secrets:
     """Return the secrets of `<root>/.env`, of configured variables and of the environment, without
     `notSecrets` and settings. The environment overrides `.env`. Raises Invalid for an unreadable `.env`."""
-    secrets = Secrets()
+    secrets = Secrets(environ)
     declared: set[str] = set()
     models: set[str] = set()
     for name, value in _read_dotenv(root / ".env").items():
@@ -103,6 +148,10 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
         if effective != value:
             secrets.others.append((name, value))
     if config is not None:
+        secrets.sources = config.secret_sources
+        for name in secrets.sources:
+            if value := secrets.pop(name, ""):  # the source counts, not `.env`
+                secrets.others.append((name, value))
         models = {model.name for model in config.models.values()}
         keys = [provider.api_key_env for provider in config.providers.values()]
         declared = {name for name in (*keys, *config.secrets) if name}
@@ -120,7 +169,10 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
     secrets.others += named
     private = {name for name, value in secrets.others if not _is_setting(name, value, models)} | declared
     secrets.harmless = frozenset(
-        name for name, value in secrets.items() if name not in private and _is_setting(name, value, models)
+        name
+        for name, value in secrets.items()
+        if name not in private
+        and (_is_setting(name, value, models) or not (_worth_hiding(value) or holds_secret(name, value)))
     )
     if config is not None:
         secrets.harmless |= frozenset(config.not_secrets)
@@ -212,6 +264,7 @@ class Redactor:
             if _worth_hiding(value) and not any(value in place for place in places):
                 self._hide(name, value)
         self._order()
+        _redactors.add(self)
 
     def learn(self, name: str, value: str) -> None:
         """Hide from now on a secret that came from elsewhere, such as a login."""
@@ -353,6 +406,10 @@ class Redactor:
         if spot := self.first(content):
             line = f":{spot.line}:" if isinstance(content, bytes) else ""
             raise Invalid(f"{where}{line} holds {spot}, and {kept} is stored as it is", "remove it")
+
+
+_redactors: WeakSet[Redactor] = WeakSet()
+"""Those of this process, such as its log's, which learn secrets that are read later."""
 
 
 def removal_note(redactions: Iterable[tuple[str, int]]) -> str:

@@ -20,7 +20,7 @@ FILE = "config.yaml"
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "providers": ("baseUrl", "apiKeyEnv", "limits", "cacheMarks"),
     "models": ("provider", "name", "price"),
-    "agents": ("command", "args", "timeout", "silence", "tools", "limits"),
+    "agents": ("command", "args", "timeout", "silence", "tools", "limits", "env"),
 }
 OVERRIDES = ("agentOverrides", "modelOverrides")
 TEXTS = ("defaultAgent", "defaultModel", "node", "sessions")
@@ -73,10 +73,13 @@ WORKSPACE_FIELDS = (
     "maxFile",
     "author",
     "signOff",
+    "env",
 )
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+ENVIRONMENT = "environment"
+"""Where a variable of `secrets` is by default: in `.env` or the environment."""
 _SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
 
 
@@ -135,7 +138,7 @@ class Model(NamedTuple):
 class AgentConfig(NamedTuple):
     """An agent's command. `timeout` and `silence` (without output) are in seconds, None for no limit or the
     default. `tools` narrows its policy; `stands_in`: it generates outputs and was not chosen; `limits` are
-    its program's."""
+    its program's; `env` are the secrets that it gets, by variable."""
 
     alias: str
     command: str
@@ -145,6 +148,7 @@ class AgentConfig(NamedTuple):
     stands_in: bool = False
     limits: Quota = Quota()
     silence: float | None = None
+    env: tuple[str, ...] = ()
 
 
 class NamedAgent(NamedTuple):
@@ -155,11 +159,20 @@ class NamedAgent(NamedTuple):
     writes: bool = True
 
 
+class SecretSource(NamedTuple):
+    """The command that prints a secret, and the seconds that it may take, as a person may have to unlock something."""
+
+    command: tuple[str, ...]
+    timeout: float = 60.0
+
+
 class Hooks(NamedTuple):
-    """Hook commands by event, one of `thread_states.HOOKS`, each limited to `timeout` seconds."""
+    """Hook commands by event, one of `thread_states.HOOKS`, each limited to `timeout` seconds. They get the secrets of
+    `env`, by variable."""
 
     commands: Mapping[str, tuple[str, ...]] = {}
     timeout: float = 10.0
+    env: tuple[str, ...] = ()
 
 
 class WorkspaceSettings(NamedTuple):
@@ -167,8 +180,8 @@ class WorkspaceSettings(NamedTuple):
     threads' code, "" for none. New worktrees get a copy of `copy`, paths of the user's checkout, and then
     run the command `setup`, each limited to `timeout` seconds. Ignored files that match `keep_ignored`, git's
     pathspecs, outlast a worktree. A step that commits a file of over `max_file` bytes names it. `author` is the author
-    of the commits, None for the agent of each step; with `sign_off` they have that of their person. At most `keep`
-    worktrees stay. `projects` have settings of their own by folder."""
+    of the commits, None for the agent of each step; with `sign_off` they have that of their person. `setup` gets the
+    secrets of `env`, by variable. At most `keep` worktrees stay. `projects` have settings of their own by folder."""
 
     kind: str = ""
     remote: str = ""
@@ -179,6 +192,7 @@ class WorkspaceSettings(NamedTuple):
     max_file: float = 50e6
     author: "Person | None" = None
     sign_off: bool = False
+    env: tuple[str, ...] = ()
     keep: int = 50
     projects: Mapping[Path, Mapping[str, Any]] = {}
 
@@ -190,8 +204,9 @@ class WorkspaceSettings(NamedTuple):
 
 class Config(NamedTuple):
     """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
-    `not_secrets` are variables. `sections` are extensions' by key, as their readers return them, and `named_agents`
-    the agents that these define. `node` runs JavaScript. `stops_unpriced`: threads with a cost limit wait if the cost
+    `not_secrets` are variables, `secret_sources` where values of some are. `sections` are extensions' by key, as their
+    readers return them, and `named_agents` the agents that these define. `node` runs JavaScript. `stops_unpriced`:
+    threads with a cost limit wait if the cost
     is unknown. `max_agents` limits running agents on this machine; a request of one that nobody decides waits
     `permission_wait` seconds for a person. `workspace` says where agents work; `keeps_sessions`: the sessions of
     agent programs are kept with steps, and restored. `forges` and `trackers` are kinds by host, `forge_apis` and
@@ -224,6 +239,7 @@ class Config(NamedTuple):
     tracker_apis: Mapping[str, str] = {}
     views: Mapping[str, str] = {}
     permission_wait: float | None = None
+    secret_sources: Mapping[str, SecretSource] = {}
 
     @property
     def prices(self) -> dict[str, Price]:

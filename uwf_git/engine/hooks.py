@@ -9,7 +9,6 @@ parent does. The end of a branch is its parent's business, so it runs none eithe
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -114,8 +113,7 @@ def _run(
     if event == ThreadState.ASKING.hook and (shown := presented_at(instance, head)) is not None:
         message["shown"] = shown.as_json()
     environment = {
-        **instance.secrets,
-        **os.environ,
+        **instance.secrets.environment(instance.config.hooks.env),
         **instance.location.environment(),
         "UWF_THREAD": thread,
         HOOK_VARIABLE: event,

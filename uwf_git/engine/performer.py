@@ -273,6 +273,7 @@ def perform(
     except UwfError as error:
         failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
         stdout, stderr = (text[-SHOWN:] for text in failure.printed)
+        _advise(instance, config, failure, stdout + stderr)
         return AgentResult(None, failure, getattr(error, "detail", None), order.name, stdout, stderr)
 
 
@@ -308,7 +309,7 @@ def run_command_of(
         done = run_command(
             [config.command, *config.args, thread, order.role],
             cwd=folder,
-            env=environment(instance, thread, order.role),
+            env=environment(instance, thread, order.role, config.env),
             timeout=config.timeout,
             silence=config.silence,
             pass_fds=(lock,),
@@ -325,18 +326,26 @@ def run_command_of(
     try:
         return result._replace(step=hash_printed(config, done, thread, report), error=None)
     except AgentFailed as error:
+        _advise(instance, config, error, "".join(tails))
         has_failed = done.returncode > 0 and done.exceeded is None and not done.timed_out
         if result.step is None or (has_failed and report is not None and report.is_put):
             return result._replace(step=None, error=error)
         return result
 
 
-def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
-    """Return the environment of an agent's command."""
+def _advise(instance: Instance, config: AgentConfig, error: AgentFailed, printed: str) -> None:
+    """Have an error's hint name a secret that the agent's output names and that was withheld."""
+    if name := instance.secrets.withheld(f"{error.message}\n{printed}"):
+        alias = config.alias if config.alias in instance.config.agents else "NAME"
+        error.hint = f"it gets {name} if its settings say so: uwf config set agents.{alias}.env {name}"
+
+
+def environment(instance: Instance, thread: ThreadId, role: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the environment of an agent's command, with the secrets `names`. Raises Unavailable."""
     place = instance.location.environment()
     own = variables_of(thread, role, instance.runs.nonce(thread))
     own[CEILINGS] = ceilings(instance.location.root)
-    return {**instance.secrets, **os.environ, **place, **own}
+    return {**instance.secrets.environment(names), **place, **own}
 
 
 def reported(instance: Instance, report: AgentReport) -> AgentResult:

@@ -5,7 +5,7 @@ A variable's token is for some hosts alone, since any host may be called `gitlab
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -69,14 +69,22 @@ class Login(NamedTuple):
         return f"Login(source={self.source!r})"
 
 
-def find_login(forge: Forge, config: Config, environ: Mapping[str, str], redactor: Redactor) -> Login:
-    """Return the login for a forge, whose token the redactor knows from then on. Raises Invalid if there is none."""
-    login = next(_logins(forge, config, environ), None)
+def find_login(
+    forge: Forge,
+    config: Config,
+    environ: Mapping[str, str],
+    redactor: Redactor,
+    value_of: Callable[[str], str] | None = None,
+) -> Login:
+    """Return the login for a forge, whose token the redactor knows from then on. Tokens and hosts are those of
+    `value_of`, by variable, if not of `environ`, with which programs are called. Raises Invalid if there is none."""
+    value_of = value_of or (lambda name: environ.get(name, ""))
+    login = next(_logins(forge, config, environ, value_of), None)
     if login is None:
         names = [
             row.name
             for row in VARIABLES
-            if row.kind == forge.kind and forge.host in _hosts(row, config, environ)
+            if row.kind == forge.kind and forge.host in _hosts(row, config, value_of)
         ]
         hint = _WAYS[forge.kind].format(host=forge.host, server=forge.pages or f"https://{forge.host}")
         variable = f", or set {' or '.join(names)}" if names and forge.kind not in TRACKERS else ""
@@ -85,11 +93,13 @@ def find_login(forge: Forge, config: Config, environ: Mapping[str, str], redacto
     return login
 
 
-def _logins(forge: Forge, config: Config, environ: Mapping[str, str]) -> Iterator[Login]:
+def _logins(
+    forge: Forge, config: Config, environ: Mapping[str, str], value_of: Callable[[str], str]
+) -> Iterator[Login]:
     for row in VARIABLES:
-        token = environ.get(row.name, "").strip()
-        if token and row.kind == forge.kind and forge.host in _hosts(row, config, environ):
-            yield Login(token, row.name, user=environ.get(row.user, "").strip() if row.user else "")
+        is_for = row.kind == forge.kind and forge.host in _hosts(row, config, value_of)
+        if is_for and (token := value_of(row.name).strip()):
+            yield Login(token, row.name, user=value_of(row.user).strip() if row.user else "")
     if forge.kind == GITHUB:
         if token := _printed(environ, "gh", "auth", "token", "--hostname", forge.host):
             yield Login(token, "gh")
@@ -101,9 +111,9 @@ def _logins(forge: Forge, config: Config, environ: Mapping[str, str]) -> Iterato
         yield Login(token, "tea")
 
 
-def _hosts(row: Variable, config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _hosts(row: Variable, config: Config, value_of: Callable[[str], str]) -> tuple[str, ...]:
     for name in row.hosts:
-        if host := environ.get(name, "").strip():
+        if host := value_of(name).strip():
             return (_host(host),)
     own = [
         host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from uwf_git.sandbox.results import shown
 from uwf_git.workspaces.copying import Copier
 
 if TYPE_CHECKING:
+    from uwf_git.config.secrets import Secrets
     from uwf_git.config.settings import WorkspaceSettings
     from uwf_git.format.ids import ThreadId
 
@@ -30,10 +31,11 @@ def set_up(
     checkout: Path | None,
     settings: WorkspaceSettings,
     thread: ThreadId,
+    secrets: Secrets,
     warn: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Copy and run what the settings say. What the worktree has already stays; what the checkout lacks is skipped.
-    `warn` gets what was left out. Raises WorkspaceFailed."""
+    `warn` gets what was left out. Raises WorkspaceFailed, Unavailable for a secret."""
     if checkout is not None and settings.copy:
         copier = Copier(checkout, folder, time.monotonic() + settings.timeout)
         try:
@@ -53,7 +55,7 @@ def set_up(
                 " project and storage root are on one btrfs or XFS"
             )
     if settings.setup:
-        _run(folder, checkout, settings, thread)
+        _run(folder, checkout, settings, thread, secrets.environment(settings.env))
 
 
 def _bring(copier: Copier, folder: Path, source: Path, target: Path) -> None:
@@ -70,12 +72,18 @@ def _bring(copier: Copier, folder: Path, source: Path, target: Path) -> None:
         copier.copy(source, target)
 
 
-def _run(folder: Path, checkout: Path | None, settings: WorkspaceSettings, thread: ThreadId) -> None:
+def _run(
+    folder: Path,
+    checkout: Path | None,
+    settings: WorkspaceSettings,
+    thread: ThreadId,
+    environ: Mapping[str, str],
+) -> None:
     command = settings.setup
     own = {"UWF_THREAD": thread, "UWF_CHECKOUT": str(checkout or ""), "PATH": trusted_path(folder)}
     try:
         done = run_command(
-            command, cwd=folder, env={**os.environ, **own}, timeout=settings.timeout, guarded=True
+            command, cwd=folder, env={**environ, **own}, timeout=settings.timeout, guarded=True
         )
     except AgentFailed as error:
         raise WorkspaceFailed(f"the setup of worktree {folder} failed: {error.message}", _AGAIN) from None

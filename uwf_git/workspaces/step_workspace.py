@@ -277,7 +277,7 @@ class StepWorkspace:
         tree = self._tree
         tree.add(tip or expected)
         try:
-            set_up(tree.folder, self.note.top, settings, self._thread, instance.warn)
+            set_up(tree.folder, self.note.top, settings, self._thread, instance.secrets, instance.warn)
             tree.finish()
             if not settings.setup:
                 return expected if tip in ("", expected) else ""

@@ -6,7 +6,6 @@ HEAD. So a command there sees a commit that no branch has yet, and its git reach
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from uwf_git.workspaces.scratch_repository import make_scratch_repository
 from uwf_git.workspaces.setup import set_up
 
 if TYPE_CHECKING:
+    from uwf_git.config.secrets import Secrets
     from uwf_git.config.settings import WorkspaceSettings
     from uwf_git.format.ids import ThreadId
     from uwf_git.workspaces.project import Project
@@ -43,19 +43,20 @@ def checked_out(
     settings: WorkspaceSettings,
     checkout: Path | None,
     thread: ThreadId,
+    secrets: Secrets,
 ) -> Iterator[Path]:
     """Check a commit out in a new folder, set up as `settings` say, and remove it at the end. What a process that was
     killed left there is removed first. Raises WorkspaceFailed, Invalid for filters that don't run."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         _check_out(project, commit, folder)
-        set_up(folder, checkout, settings, thread)
+        set_up(folder, checkout, settings, thread, secrets)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def try_command(argv: Sequence[str], folder: Path, variables: Mapping[str, str], seconds: float) -> Trial:
+def try_command(argv: Sequence[str], folder: Path, environ: Mapping[str, str], seconds: float) -> Trial:
     """Run a command in a checkout, without input. Raises AgentFailed if it cannot be started."""
     log = bytearray()
 
@@ -63,7 +64,7 @@ def try_command(argv: Sequence[str], folder: Path, variables: Mapping[str, str],
         log.extend(data)
         del log[:-LOG_BYTES]
 
-    environment = {**os.environ, **variables, "PATH": trusted_path(folder)}
+    environment = {**environ, "PATH": trusted_path(folder)}
     done = run_command(
         argv,
         stdin=b"",

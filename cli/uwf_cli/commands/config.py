@@ -145,11 +145,12 @@ def _plain(value: Any) -> str:
 @command(
     "uwf setup                                                     asks",
     "uwf setup --provider openai --model gpt-4o-mini --agent uwf-llm",
-    "pass show openai | uwf setup --provider openai --api-key -    from a pipe",
+    "uwf setup --provider openai --api-key-command 'pass show openai'",
 )
 @click.option("--provider", metavar="NAME", help="openai, openrouter, ollama, or a name of your own.")
 @click.option("--base-url", metavar="URL", help="Base URL of its OpenAI-compatible API.")
 @click.option("--api-key", metavar="KEY", help="API key, stored in .env. - reads standard input.")
+@click.option("--api-key-command", metavar="CMD", help="Command that prints the API key when it is needed.")
 @click.option("--model", metavar="NAME", help="Model name; becomes the default model.")
 @click.option(
     "--agent", metavar="CMD", help="Agent name; becomes the default agent.", shell_complete=complete_agent
@@ -159,17 +160,21 @@ def setup(
     provider: str | None,
     base_url: str | None,
     api_key: str | None,
+    api_key_command: str | None,
     model: str | None,
     agent: str | None,
 ) -> None:
     """Set up a model and an agent.
 
-    API keys are stored in .env (mode 0600) in the storage root, never in config.yaml.
+    API keys are stored in .env (mode 0600) in the storage root, never in config.yaml. With --api-key-command
+    no key is stored.
     """
     from uwf_git.api.settings import SettingChanges, set_up
 
     root = invocation.location.root
-    wishes = SettingChanges(provider, base_url, api_key, model, agent)
+    wishes = SettingChanges(provider, base_url, api_key, api_key_command, model, agent)
+    if api_key is not None and api_key_command is not None:
+        raise Usage("--api-key and --api-key-command exclude each other", "give one of them")
     if wishes == SettingChanges():
         if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
             raise Usage(
@@ -210,7 +215,7 @@ def _ask(root: Path) -> SettingChanges:
         )
     name = _prompt("Model, as the provider calls it", before.model)
     agent = _prompt("Default agent", before.agent or "uwf-builtin")
-    return SettingChanges(provider, base_url, api_key or None, name, agent)
+    return SettingChanges(provider, base_url, api_key or None, model=name, agent=agent)
 
 
 def _prompt(question: str, default: str | None) -> str:

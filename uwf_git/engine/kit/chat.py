@@ -164,8 +164,8 @@ def ready(agent: str, config: Config, alias: str | None, environ: Mapping[str, s
 
 
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
-    """Return the endpoint of a configured model. `secrets` are the values of `.env`. Raises Invalid for an
-    unknown alias, AgentFailed if the key is not set."""
+    """Return the endpoint of a configured model. `secrets` are the known values by variable. Raises Invalid for an
+    unknown alias, AgentFailed if the key is not set or cannot be read."""
     model = config.models.get(alias)
     if model is None:
         raise Invalid(
@@ -179,7 +179,10 @@ def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> 
         )
     key = provider.api_key
     if provider.api_key_env:
-        key = secrets.get(provider.api_key_env, "")
+        try:
+            key = secrets[provider.api_key_env]
+        except KeyError:
+            key = ""
         if not key:
             raise AgentFailed(
                 f"{provider.api_key_env}, the key of provider {provider.name}, is not set",

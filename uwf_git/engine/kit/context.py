@@ -1,6 +1,6 @@
 """An agent's input and output for a step: Context and Reply."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,7 +125,7 @@ class Context(NamedTuple):
         previous, resume        this agent's last step in this role; the failed attempt to resume
         attempt, attempts       number of failed attempts at this step, and in the whole thread
         cwd, deadline           the working folder; the time limit on time.monotonic(), None for none
-        alias, config, secrets  the agent's name in the configuration, the configuration, `.env` by name
+        alias, config, secrets  the agent's name in the configuration, the configuration, known secrets by variable
         options                 the result of the agent's `parse_args`
         store, instance         the nodes; the whole store, for agents that work on it
         mounts                  the folders of a step of a crew's workflow, None for others
@@ -184,6 +184,18 @@ class Context(NamedTuple):
         nonce = self.instance.runs.nonce(self.thread)
         own = variables_of(self.thread, self.role.name, nonce)
         return own | {CEILINGS: ceilings(self.instance.location.root)}
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """The secrets that the agent's program gets by the configuration, by variable."""
+        configured = self.config.agents.get(self.alias)
+        return configured.env if configured is not None else ()
+
+    def environment(self, names: Iterable[str] = ()) -> dict[str, str]:
+        """Return the environment of the agent's program: this process's, `variables`, and of the secrets that the
+        configuration and `.env` name those in `env` and `names` alone. Raises Unavailable."""
+        given = self.instance.secrets.environment((*self.env, *names))
+        return {**given, **self.instance.location.environment(), **self.variables}
 
     @property
     def remarks(self) -> tuple[str, ...]:

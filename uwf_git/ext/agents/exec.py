@@ -9,7 +9,6 @@ command that was killed has not answered.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import time
@@ -186,7 +185,7 @@ class _Conversation(Conversation):
             argv,
             stdin=_stdin(ctx, options),
             cwd=ctx.cwd,
-            env={**os.environ, **ctx.variables, **folders},
+            env={**ctx.environment(), **folders},
             timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
             silence=ctx.silence(None),
             pass_fds=ctx.instance.locks.descriptors(ctx.thread),

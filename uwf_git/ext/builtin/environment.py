@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.builtin.mcp_servers import servers_of
@@ -56,6 +58,7 @@ def standard_tools(
     store: Path | None = None,
     deadline: float | None = None,
     environ: Mapping[str, str] | None = None,
+    given: Mapping[str, str] = MappingProxyType({}),
     clean: Callable[[str], str] = str,
     show: Callable[[bytes], object] = bytes,
 ) -> Toolbox:
@@ -63,8 +66,8 @@ def standard_tools(
 
     `others` are folders besides @project; in a `crew`'s step they are the only known ones, and long results
     go to @state. `hidden`, `root` and `store` cannot be touched; if uwf's places are inside the project and
-    not its own repository, no command runs. `deadline` is on time.monotonic(); `clean` redacts texts before
-    cutting; `show` gets commands' output.
+    not its own repository, no command runs. Commands get some variables of `environ`, and those `given`.
+    `deadline` is on time.monotonic(); `clean` redacts texts before cutting; `show` gets commands' output.
     """
     kept = next((other.path / "output" for other in others if crew and other.name == STATE_MOUNT), None)
     outputs = ToolOutputs(clean, kept, f"{STATE_MOUNT}/output") if kept is not None else ToolOutputs(clean)
@@ -81,7 +84,7 @@ def standard_tools(
         raise
     notes = None if store is None else store / PRIVATE_FOLDER / "commands"
     context = ToolContext(
-        workspace, policy, outputs, deadline, variables, seen, own[0] if own else None, show, notes
+        workspace, policy, outputs, deadline, variables, seen, own[0] if own else None, show, notes, given
     )
     return Toolbox(STANDARD, context)
 
@@ -119,7 +122,7 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
     from tempfile import TemporaryDirectory
 
     policy = ctx.policy
-    environ = {**ctx.secrets, **os.environ}
+    environ = ctx.instance.secrets.environment(ctx.env)
     with contextlib.ExitStack() as stack:
         if ctx.mounts is not None:
             others = ctx.mounts.for_tools(policy)
@@ -137,6 +140,7 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             store=ctx.store.repository.path,
             deadline=ctx.deadline,
             environ=environ,
+            given={name: environ[name] for name in ctx.env if name in environ},
             clean=lambda text: ctx.instance.redactor.text(text)[0],
             show=ctx.show,
         )
@@ -148,7 +152,13 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             from uwf_git.ext.builtin.tools.mcp_client import McpServers
 
             servers = stack.enter_context(
-                McpServers(configured.values(), policy, environ, ctx.cwd, ctx.deadline)
+                McpServers(
+                    configured.values(),
+                    policy,
+                    ChainMap(environ, ctx.instance.secrets),
+                    ctx.cwd,
+                    ctx.deadline,
+                )
             )
             toolbox.add(servers.tools())
             notes = servers.notes

@@ -162,7 +162,7 @@ class _OfCommand(Conversation):
         done = processes.run_command(
             [config.command, *config.args, ctx.thread, ctx.role.name],
             cwd=ctx.cwd,
-            env={**agent_environment(ctx.instance, ctx.thread, ctx.role.name), **variables},
+            env={**agent_environment(ctx.instance, ctx.thread, ctx.role.name, config.env), **variables},
             timeout=self._left(),
             on_stderr=_pass_on,
         )

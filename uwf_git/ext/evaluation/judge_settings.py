@@ -1,5 +1,5 @@
 """The section `judges` of `config.yaml`: {<name>: {command | jsonata | exact | schema | workflow, output, threshold,
-timeout}}."""
+timeout, env}}."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 SECTION = "judges"
 KINDS = ("command", "jsonata", "exact", "schema", "workflow")
-_FIELDS = (*KINDS, "output", "threshold", "timeout")
+_FIELDS = (*KINDS, "output", "threshold", "timeout", "env")
 
 
 class JudgeSetting(NamedTuple):
     """A judge. `value` depends on the kind, one of KINDS: a command's words, fields, a workflow or
     expression, a JSON Schema. `output` is an expression on a workflow's end; a score of at least `threshold`
-    passes; `timeout` is in seconds."""
+    passes; `timeout` is in seconds; a command gets the secrets of `env`, by variable."""
 
     name: str
     kind: str
@@ -29,6 +29,7 @@ class JudgeSetting(NamedTuple):
     output: str = ""
     threshold: float = 0.5
     timeout: float = 600.0
+    env: tuple[str, ...] = ()
 
 
 def judges_of(config: Config) -> Mapping[str, JudgeSetting]:
@@ -69,4 +70,5 @@ def _read_judge(reader: ConfigReader, path: ValuePath, value: Any) -> JudgeSetti
         reader.refuse((*path, "threshold"), "threshold is a number from 0 to 1")
         return None
     timeout = reader.timeout(path, entry) or JudgeSetting(name, kind, given).timeout
-    return JudgeSetting(name, kind, given, reader.text(path, entry, "output"), threshold, timeout)
+    env = reader.variables((*path, "env"), entry.get("env"))
+    return JudgeSetting(name, kind, given, reader.text(path, entry, "output"), threshold, timeout, env)

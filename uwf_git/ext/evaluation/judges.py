@@ -36,10 +36,11 @@ _FORMS = (
 
 
 class ResolvedJudge(NamedTuple):
-    """A resolved judge. `timeout` is for a command, in seconds."""
+    """A resolved judge. `timeout` is for a command, in seconds, which gets the secrets of `env`, by variable."""
 
     judge: Judge
     timeout: float = SECONDS
+    env: tuple[str, ...] = ()
 
 
 # As people write them
@@ -149,7 +150,7 @@ def called(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
 
 
 def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
-    timeout = SECONDS
+    timeout, env = SECONDS, tuple[str, ...]()
     if judge.kind == USE:
         judges = judges_of(instance.config)
         setting = judges.get(judge.value)
@@ -159,12 +160,13 @@ def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
                 nearest(judge.value, judges)
                 or f"uwf config set judges.{judge.value}.command …, or give others with --judge",
             )
-        judge, timeout, cwd = _configured(judge, setting), setting.timeout, instance.location.root
+        judge, timeout, env = _configured(judge, setting), setting.timeout, setting.env
+        cwd = instance.location.root
     if judge.kind == COMMAND:
         program = expanded_path(judge.value[0])
         if "/" in program:
             program = str(cwd / program)
-        return ResolvedJudge(judge._replace(value=(program, *judge.value[1:])), timeout)
+        return ResolvedJudge(judge._replace(value=(program, *judge.value[1:])), timeout, env)
     if judge.kind == WORKFLOW:
         version = instance.registry.current(judge.value)
         workflow = instance.registry.workflow(version.hash)

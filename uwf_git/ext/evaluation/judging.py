@@ -10,7 +10,6 @@ killed one doesn't judge again. A result is a boolean, a number from 0 to 1, or 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Container
 from contextlib import suppress
@@ -283,7 +282,7 @@ def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folder
             judge.value,
             stdin=json.dumps(outcome.value(), ensure_ascii=False).encode("utf-8", "replace"),
             cwd=folder,
-            env={**instance.secrets.kept_from(os.environ), "UWF_TRIAL": outcome.trial.hash},
+            env={**instance.secrets.kept_from(called.env), "UWF_TRIAL": outcome.trial.hash},
             timeout=called.timeout,
             guarded=True,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.landing.effect_records import Check, Effects, now
 from uwf_git.ext.landing.effects import record, require_recordable
+from uwf_git.ext.landing.settings import settings_of
 from uwf_git.plugin import LOG_BYTES, STATUS_KEY, TEXT, AgentFailed, checked_out, command_run, try_command
 
 if TYPE_CHECKING:
@@ -67,12 +68,15 @@ def check(
     place = instance.location.root / "landing" / thread
     results: list[LandingCheck] = []
     note = workspace.note
-    with checked_out(workspace.project, commit, place, workspace.settings, note.top, thread) as folder:
+    secrets, env = instance.secrets, settings_of(instance.config).env
+    with checked_out(
+        workspace.project, commit, place, workspace.settings, note.top, thread, secrets
+    ) as folder:
         for command in commands:
             tell(f"checks {shlex.join(command)}")
-            variables = {**instance.secrets, "UWF_THREAD": thread}
+            environ = {**secrets.environment(env), "UWF_THREAD": thread}
             rest = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
-            done = try_command(command, folder / note.inside, variables, min(seconds, rest))
+            done = try_command(command, folder / note.inside, environ, min(seconds, rest))
             if done.status is None and rest < seconds:
                 raise _late(command)
             log = _kept(instance, done.log)

@@ -1,4 +1,5 @@
-"""The section `land` of `config.yaml`: {onto, branch, commits: squash | steps | keep, checks, timeout, comment}."""
+"""The section `land` of `config.yaml`: {onto, branch, commits: squash | steps | keep, checks, timeout, comment,
+env}."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ if TYPE_CHECKING:
 
 SECTION = "land"
 SQUASH, STEPS, KEEP = COMMITS = ("squash", "steps", "keep")
-_FIELDS = ("onto", "branch", "commits", "checks", "timeout", "comment")
+_FIELDS = ("onto", "branch", "commits", "checks", "timeout", "comment", "env")
 
 
 class LandSettings(NamedTuple):
     """How work lands. `onto` is the branch, "" for the remote's default; `branch` a template for the name of a
     request's branch; `commits` squashes a thread's commits, makes one of each step, or keeps them. `checks` are
-    commands, None for those of the workflow's roles, each limited to `timeout` seconds; `comment` keeps one on a
-    thread's issue."""
+    commands, None for those of the workflow's roles, each limited to `timeout` seconds and with the
+    secrets of `env`, by variable; `comment` keeps one on a thread's issue."""
 
     onto: str = ""
     branch: str = "{{ workflow }}/{% if issue %}{{ issue.key }}-{% endif %}{{ title }}"
@@ -24,6 +25,7 @@ class LandSettings(NamedTuple):
     checks: tuple[tuple[str, ...], ...] | None = None
     timeout: float = 1800.0
     comment: bool = False
+    env: tuple[str, ...] = ()
 
 
 def settings_of(config: Config) -> LandSettings:
@@ -51,4 +53,5 @@ def read_settings(reader: ConfigReader, value: Any) -> LandSettings:
         checks,
         reader.timeout(path, entry) or usual.timeout,
         comment is True,
+        reader.variables((*path, "env"), entry.get("env")),
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import time
@@ -54,6 +53,15 @@ _UNFINISHED = {
 _BY_MINUTE = ("gemini-cli",)
 """Agents that keep a session in a file which is named by the minute, and empty it where the session is loaded within
 the minute in which it was opened or loaded before."""
+_ROWS = {
+    "claude-agent-acp": "claude-code",
+    "claude-code-acp": "claude-code",
+    "codex-acp": "codex",
+    "gemini-cli": "gemini",
+    "hermes-agent": "hermes",
+    "qwen-code": "qwen",
+}
+"""The rows of agent CLIs with the secrets that these programs get, if they are called otherwise."""
 MINUTE = 60.0
 _MARGIN = 0.2  # seconds, for clocks that are read twice
 _LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
@@ -178,11 +186,13 @@ def _told_anew(ctx: Context, session: str, message: str) -> str:
 
 def _settings(ctx: Context) -> Settings:
     from uwf_git.ext.agents.acp.session import Settings
-    from uwf_git.ext.agents.cli.rows import NESTED
+    from uwf_git.ext.agents.cli.rows import NESTED, shipped_row
 
     options: Options = ctx.options
     store = ctx.store.repository
-    environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **ctx.variables}
+    name = named(options).rpartition("/")[2]
+    row = shipped_row(_ROWS.get(name, name))
+    environ = ctx.environment(row.variables if row is not None else ())
     policy = ctx.policy
     return Settings(
         options.command,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import tempfile
 import time
@@ -158,7 +157,6 @@ class _Conversation(Conversation):
 
     def __init__(self, ctx: Context, name: str, row: AgentRow) -> None:
         from uwf_git.ext.agents.cli.calls import environment, extra_for
-        from uwf_git.plugin import Location
 
         super().__init__(ctx)
         self._name = name
@@ -178,9 +176,7 @@ class _Conversation(Conversation):
         covered = {f"{option.when}: false" for option in row.options}
         rules = [rule for rule in policy.unheld(()) if rule not in covered] if row.tools else []
         self._unheld = policy.check_held(row.program, rules)
-        place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
-        own = {**place, **ctx.variables}
-        self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
+        self._env = environment(row, ctx.environment(row.variables), extra.env)
 
     def begin(self) -> Reply:
         ctx = self.ctx

@@ -176,8 +176,14 @@ class AgentRow(NamedTuple):
     login: str = ""
     sign_in: str = ""
     signed_in: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     lost: str = ""
     tools: bool = True
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The secrets that the program gets: `keys`, and those by which it is signed in."""
+        return (*self.keys, *(name[1:] for name in self.signed_in if re.fullmatch(r"\$[A-Z0-9_]+", name)))
 
     @property
     def asks(self) -> bool:
@@ -524,6 +530,7 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "login": ("login", _Reader._pattern),
     "signIn": ("sign_in", _Reader._text),
     "signedIn": ("signed_in", _Reader._texts),
+    "keys": ("keys", _Reader._texts),
     "lost": ("lost", _Reader._pattern),
     "tools": ("tools", _Reader._switch),
 }

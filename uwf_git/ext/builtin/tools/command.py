@@ -153,7 +153,7 @@ def _unconfined(
     env = bubblewrap.clean_environment(
         context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
     )
-    env |= context.workspace.variables
+    env |= {**context.workspace.variables, **context.given}
     return _run(context, bubblewrap.shell(env["PATH"], command), folder, env, seconds, output)
 
 
@@ -170,6 +170,7 @@ def _confined(
     env = (
         bubblewrap.clean_environment(context.environ, f"{_INNER}/home", _INNER, network)
         | context.workspace.variables
+        | dict(context.given)
     )
     with (
         RepositoriesBefore(project, notes=context.notes, seconds=seconds) as before,

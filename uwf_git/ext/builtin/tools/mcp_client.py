@@ -298,12 +298,13 @@ class _Connection:
         environ = {name: self._environ[name] for name in _PASSED_ON if name in self._environ}
         for name, value in self.server.env.items():
             variable = _VARIABLE.fullmatch(value)
-            if variable and variable.group(1) not in self._environ:
+            try:
+                environ[name] = self._environ[variable[1]] if variable else value
+            except KeyError as error:
                 raise AgentFailed(
-                    f'MCP server "{self.server.name}": the variable {variable.group(1)} is not set',
-                    "put it into .env or the environment",
-                )
-            environ[name] = self._environ[variable.group(1)] if variable else value
+                    f'MCP server "{self.server.name}": the variable {error.args[0]} is not set',
+                    "put it into .env or the environment, or name its place in secrets",
+                ) from None
         return {**environ, NONCE_VARIABLE: WITHHELD_NONCE}
 
     async def _list(self, client: Client) -> list[mcp_types.Tool]:

@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 class ToolContext(NamedTuple):
     """A tool's context. `deadline` is on time.monotonic(). For run_command: some variables of `environ`,
     `visible` places of the machine, `show` for output, `own` places of uwf in the project, which prevent
-    commands, and the folder `notes` for running ones."""
+    commands, the folder `notes` for running ones, and the secrets `given` to them."""
 
     workspace: Workspace
     policy: ToolPolicy
@@ -49,6 +49,7 @@ class ToolContext(NamedTuple):
     own: Path | None = None
     show: Callable[[bytes], object] = bytes  # which does nothing
     notes: Path | None = None
+    given: Mapping[str, str] = {}
 
     def seconds(self, most: float) -> float:
         """Return the permitted seconds: at most `most`, and the step's rest. Raises ToolFailure."""
