@@ -9,6 +9,7 @@ names, or if all extensions are needed (help, pages, exchanges, `uwf gc`), so th
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -307,7 +308,9 @@ class Extension(NamedTuple):
     knows more; it is asked if the store has refs of the extension or its `notes`, the folder of the private folder with
     what only this machine knows of it; only shipped ones are. `checks` gets an Instance and yields
     `verify.checks.Check` for `uwf doctor`. `hindrances` gets an Instance and yields each `Hindrance` to work here now,
-    and `metrics` an Instance and yields `Metric`s, besides those of the store. `guard` gets an Instance and a
+    and `metrics` an Instance and yields `Metric`s, besides those of the store. `observer` gets an Instance and a
+    thread's id, and returns a context manager in which a step of the thread is made, or None; it raises nothing, and
+    only a shipped extension has any. `guard` gets an Instance and a
     `store.new_record.NewRecord` that is about to be made, and raises to prevent it; only a shipped extension has any.
     """
 
@@ -335,6 +338,7 @@ class Extension(NamedTuple):
     endpoints: tuple[Endpoint, ...] = ()
     hindrances: str = ""
     metrics: str = ""
+    observer: str = ""
     guard: str = ""
 
 
@@ -575,6 +579,22 @@ def hindrances(instance: Any) -> list[Hindrance]:
 def metrics(instance: Any) -> list[Metric]:
     """Return the metrics of extensions."""
     return [item for extension in every() if extension.metrics for item in load(extension.metrics)(instance)]
+
+
+@cache
+def _observers() -> tuple[Callable[[Any, str], AbstractContextManager[None] | None], ...]:
+    return tuple(load(extension.observer) for extension in ours() if extension.observer)
+
+
+def observed(instance: Any, thread: str) -> AbstractContextManager[object]:
+    """Return the context in which to make a step of a thread, or to end it."""
+    contexts = [context for observe in _observers() if (context := observe(instance, thread)) is not None]
+    if not contexts:
+        return nullcontext()
+    stack = ExitStack()
+    for context in contexts:
+        stack.enter_context(context)
+    return stack
 
 
 @cache

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base import log
+from uwf_git.base import extensions, log
 from uwf_git.base.errors import (
     Absent,
     AgentFailed,
@@ -122,7 +122,7 @@ def step_without_hooks(
         from uwf_git.engine.persons_answer import hold_for_person
 
         lock, keeping = hold_for_person(instance, thread), typed.keeping(instance, thread)
-    with keeping, held(instance, thread, lock) as turn:
+    with keeping, held(instance, thread, lock) as turn, extensions.observed(instance, thread):
         head = turn.at.head
         if joining and not head.waits_for_join:
             raise HeadMoved(f"thread {thread} is joined already")
@@ -272,7 +272,8 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     raises as `turn.table.stop`, and as the joins' steps."""
     from uwf_git.engine.hooks import announce_all
 
-    head = stop(instance, thread, reason)
+    with extensions.observed(instance, thread):
+        head = stop(instance, thread, reason)
     joined: list[Outcome] = []
     tell_parents(instance, head, joined)
     announce_all(instance, joined)
@@ -294,7 +295,7 @@ def drop_branch(
             return
         from uwf_git.engine.turn.end import end
 
-        with instance.locks.hold(thread, wait=_PATIENCE):
+        with instance.locks.hold(thread, wait=_PATIENCE), extensions.observed(instance, thread):
             head = end(instance, instance.threads.active_head(thread), FAILED, error.message)
         settle(instance, head)
         error.hint, error.is_final = instance.threads.way_on(head), True

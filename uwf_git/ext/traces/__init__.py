@@ -12,4 +12,5 @@ EXTENSION = Extension(
             "Read",
         ),
     ),
+    observer="uwf_git.ext.traces.live:observe",
 )

@@ -21,10 +21,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git import __version__
+from uwf_git.ext.traces.live import Note
 from uwf_git.plugin import (
     DEEPEST,
     EXTRACT,
     FORK,
+    JOIN,
     USER,
     CommitRow,
     Detail,
@@ -33,6 +35,8 @@ from uwf_git.plugin import (
     Instance,
     NotFound,
     Oid,
+    Step,
+    ThreadId,
     Tokens,
     TurnRecord,
     Workflow,
@@ -78,17 +82,46 @@ def export(instance: Instance, head: Head, content: bool = False) -> dict[str, A
     """Return a thread's trace as an OTLP ExportTraceServiceRequest. `content` includes prompts, answers, tool
     arguments and results. Raises what reading raises."""
     root = _Spans(instance, content).thread(head)
-    trace = sha256(f"uwf trace {head.thread}".encode()).hexdigest()[:32]
     spans: list[dict[str, Any]] = []
-    _flatten(root, trace, "", spans)
+    _flatten(root, trace_id(head.thread), "", spans)
+    return request(spans)
+
+
+def request(spans: list[dict[str, Any]], service: Mapping[str, str] = {}) -> dict[str, Any]:
+    """Return spans as an OTLP ExportTraceServiceRequest. `service` are attributes of the resource."""
     scope = {"scope": {"name": "uwf", "version": __version__}, "spans": spans, "schemaUrl": SCHEMA_URL}
-    service = {"service.name": "uwf", "service.version": __version__}
-    resource = {"resource": {"attributes": _attributes(service)}, "schemaUrl": SCHEMA_URL}
+    attributes = {"service.name": "uwf", "service.version": __version__, **service}
+    resource = {"resource": {"attributes": _attributes(attributes)}, "schemaUrl": SCHEMA_URL}
     return {"resourceSpans": [{**resource, "scopeSpans": [scope]}]}
 
 
+def trace_id(thread: str) -> str:
+    return sha256(f"uwf trace {thread}".encode()).hexdigest()[:32]
+
+
+def span_id(trace: str, parent: str, key: str) -> str:
+    """Return the id of a span by its key; the key of a thread's is its id, of a step's its StepNode."""
+    return sha256(f"{trace} {parent} {key}".encode()).hexdigest()[:16]
+
+
+def spans_of_note(instance: Instance, note: Note, content: bool = False) -> list[dict[str, Any]]:
+    """Return the spans of what a step has added, with the ids that `export` gives them. A fork's is among those of its
+    join, since it lasts until then. Raises what reading raises."""
+    head = instance.threads.head(ThreadId(note.thread))
+    trace, parent = trace_id(note.above[0][0] if note.above else note.thread), ""
+    for thread, fork in note.above:
+        parent = span_id(trace, span_id(trace, parent, thread), fork)
+    spans: list[dict[str, Any]] = []
+    maker, root = _Spans(instance, content), span_id(trace, parent, note.thread)
+    for span in maker.added(head, note):
+        _flatten(span, trace, root, spans)
+    if note.ended:
+        _flatten(maker.thread(head)._replace(children=()), trace, parent, spans)
+    return spans
+
+
 def _flatten(span: Span, trace: str, parent: str, into: list[dict[str, Any]]) -> None:
-    own = sha256(f"{trace} {parent} {span.key}".encode()).hexdigest()[:16]
+    own = span_id(trace, parent, span.key)
     value: dict[str, Any] = {
         "traceId": trace,
         "spanId": own,
@@ -152,8 +185,30 @@ class _Spans:
         self._content = content
 
     def thread(self, head: Head, depth: int = 0) -> Span:
+        return self._run(head.node, head.commit, head.thread, self._failed(head, 0, None, depth), depth)
+
+    def added(self, head: Head, note: Note) -> Iterator[Span]:
+        """Yield the spans of the steps and attempts of a note."""
+        yield from self._failed(head, note.tried, note.tries, 0)
+        workflow, rows = self._workflow(Hash(note.until)), dict[Hash, CommitRow]()
+        forks, is_new = 0, True
+        past = list(self._instance.threads.past(Hash(note.until)))
+        for at, step, _ in past:
+            is_new = is_new and at != note.since
+            if not is_new and not forks:
+                return
+            if step.role == USER or (step.role == FORK and not forks) or not (is_new or step.role == FORK):
+                continue
+            if not rows:
+                rows = {row.node: row for row in self._rows(head.commit, past[-1].step.start)}
+            span = self._step(workflow, at, step, rows.get(at), 0)
+            forks += (step.role == JOIN) - (step.role == FORK)
+            yield span._replace(children=()) if step.role == FORK else span
+
+    def _failed(self, head: Head, after: int, until: int | None, depth: int) -> list[Span]:
+        """Return the spans of a thread's failed attempts, of those with the numbers after one and up to another."""
         workflow = self._workflow(head.node)
-        failed = [
+        return [
             self._agent(
                 workflow,
                 _Done(
@@ -166,9 +221,15 @@ class _Spans:
                 attempt.error,
                 depth,
             )._replace(key=f"attempt {attempt.number}")
-            for attempt in self._instance.attempts.all(head.thread)
+            for attempt in self._instance.attempts.all(head.thread)[after:until]
         ]
-        return self._run(head.node, head.commit, head.thread, failed, depth)
+
+    def _step(self, workflow: Workflow, at: Hash, step: Step, row: CommitRow | None, depth: int) -> Span:
+        when = self._time(at, row.time if row else None)
+        merged, fork = (row.merged, Oid(raw=row.oid)) if row else (None, None)
+        return self._agent(
+            workflow, _Done(at, step.role, step.agent, step.detail, when, merged, fork), None, depth
+        )
 
     def _branches(self, fork: Oid, depth: int) -> Iterator[Span]:
         """Yield the spans of a fork's branches, by index, without those that are not here."""
@@ -187,14 +248,12 @@ class _Spans:
         rows = {row.node: row for row in self._rows(commit, start)}
         for at, step, _ in steps:
             row = rows.get(at)
-            when = self._time(at, row.time if row else None)
             if step.role == USER:
+                when = self._time(at, row.time if row else None)
                 remarks = remark_in(USER, self._store.get(step.output).payload) is not None
                 events.append((when, "uwf.remark" if remarks else "uwf.answer", {"uwf.step": at}))
                 continue
-            merged, fork = (row.merged, Oid(raw=row.oid)) if row else (None, None)
-            done = _Done(at, step.role, step.agent, step.detail, when, merged, fork)
-            children.append(self._agent(workflow, done, None, depth))
+            children.append(self._step(workflow, at, step, row, depth))
         began = self._time(start, rows[start].time if start in rows else None)
         attributes = {
             "gen_ai.operation.name": "invoke_workflow",
@@ -210,8 +269,9 @@ class _Spans:
         begin = min((began, *(span.begin for span in children)))
         end = max((begin, *(span.end for span in children), *(when for when, _, _ in events)))
         name = f"invoke_workflow {workflow.name}"
+        key = thread or start  # that it has from its beginning on
         return Span(
-            last, name, _INTERNAL, begin, end, attributes, None, tuple(sorted(events)), tuple(children)
+            key, name, _INTERNAL, begin, end, attributes, None, tuple(sorted(events)), tuple(children)
         )
 
     def _workflow(self, node: Hash) -> Workflow:
