@@ -14,9 +14,10 @@
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
 #   make pictures      the pictures of docs/guides/web.md, taken by Chromium
 #   make recording     the session of docs/guides/top.md
+#   make test-wheel    the wheel and the sdist, installed by uv, pipx and pip, with the oldest and the newest packages
 #   make lint          ruff and mypy
 #   make site          the documents as a site in site/, with every link checked (SITE_VENV=…)
-#   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes half an hour
+#   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes an hour
 #   make bench-smoke   the same on small stores: does it run?
 #   make venv          only the virtual environment, with everything for development
 #   make clean         removes all of it
@@ -38,7 +39,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-interop faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
+.PHONY: demo test test-all test-wheel test-interop faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -83,6 +84,10 @@ pictures: $(VENV)/.installed-dev
 
 recording: $(VENV)/.installed-dev
 	@UWF_TEST_RECORDING=docs/guides/top/session.cast $(VENV)/bin/python -m pytest tests/top/test_recording.py $(PYTEST_ARGS)
+
+test-wheel: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/doubles/agent_programs.py packaging
+	@$(VENV)/bin/python -m pytest -n auto --dist worksteal tests/release $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check

@@ -1,9 +1,10 @@
-"""The real client programs that tests run: which, at which versions, where they are, and how each is pointed at
-the scripted model server.
+"""The real programs that tests run, agents and others: which, at which versions, where they are, and how each agent is
+pointed at the scripted model server.
 
-`python tests/doubles/agent_programs.py fast|slow` installs a tier into `.agents/` (or $UWF_TEST_PROGRAMS), each group
-by pip or npm, all at once; what is there at the pinned version is left alone. Their pins are the files of
-tests/doubles/agent-programs/. Node comes from PyPI too, since distributions' are too old for some of them.
+`python tests/doubles/agent_programs.py fast|slow|GROUP` installs a tier or a group into `.agents/` (or
+$UWF_TEST_PROGRAMS), each group by pip or npm, all at once; what is there at the pinned version is left alone. Their
+pins are the files of tests/doubles/agent-programs/. Node comes from PyPI too, since distributions' are too old for some
+of them.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ PROGRAMS: Mapping[str, Program] = {
     "sarif-schema": Program(
         "forges", "forges/node_modules/@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"
     ),
+    **{
+        name: Program("packaging", f"packaging/bin/{name}")
+        for name in ("check-wheel-contents", "cyclonedx-py", "pipx", "twine", "uv")
+    },
     "opencode": Program("slow", "slow/node_modules/.bin/opencode", "slow"),
     "gemini": Program("slow", "slow/node_modules/.bin/gemini", "slow"),
     "qwen": Program("slow", "slow/node_modules/.bin/qwen", "slow"),
@@ -312,9 +317,9 @@ _POINTED: Mapping[str, Callable[[ModelServer, Path], dict[str, str]]] = {
 
 
 def install(tier: str) -> None:
-    """Puts the programs of a tier where `program` looks. Raises CalledProcessError."""
+    """Puts the programs of a tier, or of one group, where `program` looks. Raises CalledProcessError."""
     ROOT.mkdir(parents=True, exist_ok=True)
-    groups = dict.fromkeys(row.group for row in PROGRAMS.values() if row.tier == tier)
+    groups = dict.fromkeys(row.group for row in PROGRAMS.values() if tier in (row.tier, row.group))
     by_npm = [group for group in groups if (PINS / group).is_dir()]
 
     def with_npm() -> None:
