@@ -50,7 +50,7 @@ test test-all: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -m pytest -n auto --dist worksteal $(TIER) $(ORDER_ARGS) $(PYTEST_ARGS)
 
 test-interop: $(INTEROP_VENV)/.installed
-	@UWF_TEST_INTEROP=1 $(INTEROP_VENV)/bin/python -m pytest tests/interop $(PYTEST_ARGS)
+	@UWF_TEST_COLD=1 UWF_TEST_INTEROP=1 $(INTEROP_VENV)/bin/python -m pytest tests/interop $(PYTEST_ARGS)
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl

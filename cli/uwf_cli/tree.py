@@ -193,7 +193,7 @@ uwf = group(
         "unbundle": ("sharing", "Import the threads of a bundle."),
         "publish": publish,
         "unpublish": ("review", "Delete a published branch from a remote."),
-        "export": ("export", "Export a thread as one HTML file."),
+        "export": ("export", "Export a thread as one file: HTML, audit report, trajectory."),
         "agent": agent,
         "setup": ("config", "Set up a model and an agent."),
         "config": config,

@@ -7,13 +7,13 @@ their top what they need. With UWF_TEST_INTEROP they fail.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 _PROJECT = Path(__file__).parents[2]
 _IS_REQUESTED = bool(os.environ.get("UWF_TEST_INTEROP"))
@@ -21,10 +21,14 @@ _IS_REQUESTED = bool(os.environ.get("UWF_TEST_INTEROP"))
 
 @cache
 def missing_packages() -> list[str]:
-    """Return the packages of the extra that are not installed."""
+    """Return the packages of the extra, for this Python, that are not installed."""
     project = tomllib.loads((_PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = (re.split(r"[^\w.-]", line)[0] for line in project["optional-dependencies"]["interop"])
-    return [name for name in names if not _is_installed(name)]
+    requirements = map(Requirement, project["optional-dependencies"]["interop"])
+    return [
+        item.name
+        for item in requirements
+        if (item.marker is None or item.marker.evaluate()) and not _is_installed(item.name)
+    ]
 
 
 def _is_installed(name: str) -> bool:

@@ -270,6 +270,8 @@ def _sharing(call: Caller, tmp_path: Path, threads: dict[str, str]) -> None:
     examples = Path(__file__).parents[2] / "examples"
     call("import", examples / "old-store", check=None)
     log = (examples / "sessions" / "claude-code.jsonl").read_text()
+    trajectory = (examples / "sessions" / "trajectory.json").read_text().replace("Shortened.", WORD)
+    call("import atif", write(str(tmp_path / "trajectory.json"), trajectory.replace("It quotes.", TOKEN)))
     call("import session", write(str(tmp_path / "session.jsonl"), log.replace("note.txt", WORD)))
     call("gc")
     call("cas reindex")

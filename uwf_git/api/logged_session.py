@@ -7,6 +7,7 @@ Ids and times follow from the log, so storing it again adds only what is new.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,7 +62,8 @@ _NOBODY = Person("uwf", "uwf@localhost")
 
 class LoggedExchange(NamedTuple):
     """A person's message, and what the agent did about it. Times are in Unix milliseconds, `cost` is in US dollars.
-    `source` is what the log calls it, and `original` the log's own text, if it has more than there is a place for."""
+    `source` is what the log calls it, and `original` what the log has of it as JSON, if that is more than there is a
+    place for."""
 
     prompt: str
     began: int
@@ -73,7 +75,7 @@ class LoggedExchange(NamedTuple):
     cost: float | None = None
     notes: tuple[str, ...] = ()
     source: str | None = None
-    original: str = ""
+    original: Any = None
 
 
 class LoggedSession(NamedTuple):
@@ -89,6 +91,14 @@ class LoggedSession(NamedTuple):
     @property
     def thread(self) -> ThreadId:
         return derived_id(self.began, f"uwf session {self.agent} {self.session}")
+
+
+def logged_original(instance: Instance, detail: Detail) -> Any:
+    """Return what the log has of an exchange, None if it was not kept."""
+    texts = [instance.store.get(node) for node in detail.nodes]
+    if detail.extraction != IMPORTED or not texts or any(text.type != TEXT for text in texts):
+        return None
+    return json.loads("".join(text.payload for text in texts))
 
 
 class StoredSession(NamedTuple):
@@ -236,7 +246,9 @@ class _Writer:
             return self._store.put(turn.type, self._clean(turn.payload(), where), when)
 
     def _originals(self, exchange: LoggedExchange) -> tuple[Hash, ...]:
-        text = self._text(exchange.original, "original")
+        if exchange.original is None:
+            return ()
+        text = json.dumps(self._clean(exchange.original, "original"), ensure_ascii=False)
         parts = (text[at : at + _PART] for at in range(0, len(text), _PART))
         return tuple(self._store.put(TEXT, part, exchange.ended) for part in parts)
 

@@ -17,6 +17,7 @@ OURS = (
     "traces",
     "monitoring",
     "importers",
+    "atif",
     "attest",
     "ci",
     "landing",

@@ -36,12 +36,13 @@ def _forms(function: Callable[..., None]) -> Callable[..., None]:
 @click.argument("thread", metavar="ID", required=False, shell_complete=complete_thread)
 @_forms
 def export(invocation: Invocation, thread: str | None, force: bool, **paths: Path | None) -> None:
-    """Export a thread as one HTML file or audit report.
+    """Export a thread as one HTML file, audit report or trajectory.
 
     The HTML file contains the prompt, the graph, each step with its output, cost and turns, failed attempts
     and sub-workflows. It has no script and loads nothing.
 
-    --audit and --audit-json write who decided what, signed by which key, and what verification found.
+    --audit and --audit-json write who decided what, signed by which key, and what verification found. --atif
+    writes a trajectory of the Agent Trajectory Interchange Format.
     """
     forms = {form: path for form in extensions.exports() if (path := paths[form.parameter]) is not None}
     if thread is None or len(forms) != 1:
