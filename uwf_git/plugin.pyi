@@ -143,12 +143,15 @@ from uwf_git.api.logged_session import logged_original as logged_original
 from uwf_git.api.logged_session import session_state as session_state
 from uwf_git.api.logged_session import store_session as store_session
 from uwf_git.api.outcome import code_left as _code_at_end
+from uwf_git.api.packing import collect as _collect_store
 from uwf_git.api.preflight import require_played as require_played
 from uwf_git.api.preflight import require_ready as require_ready
 from uwf_git.api.preflight import require_ready_thread as require_ready_thread
 from uwf_git.api.progress import steering_value as steering_value
 from uwf_git.api.progress import step_value as step_value
 from uwf_git.api.published_requirements import unmet_requirements as unmet_requirements
+from uwf_git.api.removal import delete_there as _delete_threads_there
+from uwf_git.api.removal import expire as _expire_thread
 from uwf_git.api.run import Options as _RunOptions
 from uwf_git.api.run import run as _run_thread
 from uwf_git.api.run import step as _step_once
@@ -487,6 +490,7 @@ from uwf_git.format import endings as endings
 from uwf_git.format import words as words
 from uwf_git.format import yaml12 as yaml12
 from uwf_git.format.amounts import LIMITS as _AMOUNT_LIMITS
+from uwf_git.format.amounts import moment as moment
 from uwf_git.format.amounts import parse_budget as parse_budget
 from uwf_git.format.amounts import parse_duration as parse_duration
 from uwf_git.format.casting import Cast as Cast
@@ -717,6 +721,7 @@ from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
 from uwf_git.store.private_files import write_private as write_private
 from uwf_git.store.remotes import Remote as Remote
+from uwf_git.store.removed import expired as _expired_threads
 from uwf_git.store.thread_records import ThreadRecord as ThreadRecord
 from uwf_git.store.thread_records import ThreadRecords as ThreadRecords
 from uwf_git.store.threads import DamagedThread as DamagedThread
@@ -1097,12 +1102,16 @@ ConfigReader = _ConfigReader
 RULE_SUBJECTS = _RULE_SUBJECTS
 TrustPolicy = _TrustPolicy
 TrustRule = _TrustRule
+collect_store = _collect_store
 tool_results = _tool_results
 confined_paths = _confined_paths
 step_lines = _step_lines
 verified_objects = _verified_objects
 processes = _processes
 conversations = _conversations
+delete_threads_there = _delete_threads_there
+expire_thread = _expire_thread
+expired_threads = _expired_threads
 parse_trust_file = _parse_trust_file
 trust_policies = _trust_policies
 workspace_at = _workspace_at

@@ -274,6 +274,7 @@ def _sharing(call: Caller, tmp_path: Path, threads: dict[str, str]) -> None:
     call("import atif", write(str(tmp_path / "trajectory.json"), trajectory.replace("It quotes.", TOKEN)))
     call("import session", write(str(tmp_path / "session.jsonl"), log.replace("note.txt", WORD)))
     call("gc")
+    call("expire", "--yes")
     call("cas reindex")
     call("doctor", check=None)
     call("verify")

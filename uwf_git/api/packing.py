@@ -18,18 +18,21 @@ from uwf_git.sync.removal import KEPT_SECONDS, expiring
 from uwf_git.workspaces.notes import Notes
 
 
-def collect(instance: Instance, before: int | None = None, prune: bool = False) -> dict[str, Any]:
+def collect(
+    instance: Instance, before: int | None = None, prune: bool = False, restorable: bool = False
+) -> dict[str, Any]:
     """Pack a store, fold threads that ended `before` a Unix time, and delete leftovers of removed threads, and
-    worktrees of those and of ended ones.
-    Return what was folded and the sizes as JSON. `prune` deletes removed and unreachable objects too. Raises RolledBack
-    if the store would lose a head that is known, and that no ref has."""
+    worktrees of those and of ended ones. Return what was folded and the sizes as JSON. `prune` deletes unreachable
+    objects too, and removed threads unless they stay `restorable`. Raises RolledBack if the store would lose a head
+    that is known, and that no ref has."""
     store = instance.store
     instance.witness.raise_if_any_lost()
     store.sync()
     was = maintenance.counts(store.repository)
     with instance.locks.deleting() if prune else nullcontext():
         folded = {} if before is None else fold_before(store.repository, before)
-        with expiring(instance, math.inf if prune else time.time() - KEPT_SECONDS):
+        all_removed = prune and not restorable
+        with expiring(instance, math.inf if all_removed else time.time() - KEPT_SECONDS):
             maintenance.collect(store, shared=instance.location.here, prune=prune)
         if prune:
             store.reindex()

@@ -41,6 +41,12 @@ def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
     return removal.remove(instance, thread)
 
 
+def expire(instance: Instance, thread: ThreadId, rule: str) -> list[ThreadId]:
+    """Remove a thread for good because a rule says so. Moves refs and raises as `remove`."""
+    instance.require_person(f"removes thread {thread}")
+    return removal.remove(instance, thread, rule)
+
+
 def delete_there(exchange: Exchange, threads: Collection[ThreadId]) -> None:
     """Delete threads on a remote by lease. Moves its refs and tracking refs. Raises HeadMoved, RemoteFailed."""
     from uwf_git.api.exchange import delete

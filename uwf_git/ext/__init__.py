@@ -21,4 +21,5 @@ OURS = (
     "attest",
     "ci",
     "landing",
+    "retention",
 )

@@ -9,11 +9,13 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import sync
 from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
 from uwf_git.store.private_files import write_private
 
 _SIGNATURE = b"# v2 git bundle\n"
@@ -72,6 +74,17 @@ def was_squatter(repository: Repository, mark: Oid) -> bool:
     with contextlib.suppress(UwfError, ValueError, RecursionError, AttributeError):
         return json.loads(repository.blob(mark)).get("squatter") is True
     return False
+
+
+def expired(repository: Repository) -> dict[ThreadId, dict[str, Any]]:
+    """Return the records of threads that were removed because a rule says so, for good."""
+    threads = {}
+    for name, mark in repository.refs(layout.REMOVED).items():
+        with contextlib.suppress(UwfError, ValueError, RecursionError, AttributeError):
+            record = json.loads(repository.blob(mark))
+            if record.get("rule"):
+                threads[layout.thread_of(name)] = record
+    return threads
 
 
 def kept_threads(repository: Repository) -> set[ThreadId]:

@@ -122,6 +122,12 @@ class Threads(Histories):
             thread = parse_thread_id(wanted)
             if not self.exists(thread):
                 if self._repository.ref(layout.REMOVED + thread) is not None:
+                    from uwf_git.store import removed
+
+                    if rule := removed.expired(self._repository).get(thread):
+                        raise NotFound(
+                            f"thread {thread} was removed by the rule {rule['rule']}", "uwf expire --removed"
+                        )
                     raise NotFound(f"thread {thread} was removed here", f"uwf thread restore {thread}")
                 raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
             return thread

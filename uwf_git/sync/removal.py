@@ -3,6 +3,9 @@
     refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
     <git dir>/uwf/removed/<ULID>.bundle  its refs' objects, until `expiring`; see `uwf_git.store.removed`
 
+A thread that is removed by a rule, since it is old, has no bundle. Its blob says more: the rule, the head, the
+workflow, when it began and ended, and its status. No fetch brings its objects.
+
 None of that is shared. If a remote has the thread in a fold, the fold is kept here too, since the two must
 agree on it; the first ref hides the thread.
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.base.text import counted
 from uwf_git.engine.forks import squatted
-from uwf_git.format.ids import ThreadId, complete, is_thread_id
+from uwf_git.format.ids import ThreadId, complete, is_thread_id, time_of
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout
 from uwf_git.store import removed as kept
@@ -31,6 +35,7 @@ from uwf_git.sync import tracking
 from uwf_git.sync.branches import own_branches, with_branches
 from uwf_git.sync.tracking import list_refs, tracked_refs
 from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.removal import ignored_of
 
 KEPT_SECONDS = 30 * 24 * 60 * 60
 TRIES = 3
@@ -55,9 +60,9 @@ class Removal(NamedTuple):
 # Removing
 
 
-def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
-    """Remove a thread after its own branches, each as `remove_one`; return these. Raises Busy if one of them is at
-    work; then nothing is removed."""
+def remove(instance: Instance, thread: ThreadId, rule: str = "") -> list[ThreadId]:
+    """Remove a thread after its own branches, each as `remove_one`, by hand or by a `rule`; return these. Raises
+    Busy if one of them is at work; then nothing is removed."""
     branches: list[ThreadId] = []
     with contextlib.suppress(NotFound, StoreDamaged):  # a damaged thread can be removed too
         branches = own_branches(instance, thread)
@@ -67,13 +72,13 @@ def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
         with instance.locks.hold(thread):  # else they are gone and it is not
             pass
     for branch in branches:
-        remove_one(instance, branch, along=thread)
-    remove_one(instance, thread)
+        remove_one(instance, branch, thread, rule)
+    remove_one(instance, thread, "", rule)
     return branches
 
 
-def remove_one(instance: Instance, thread: ThreadId, along: str = "") -> None:
-    """Remove a thread, `along` with another, and its failed attempts: write a bundle, make
+def remove_one(instance: Instance, thread: ThreadId, along: str = "", rule: str = "") -> None:
+    """Remove a thread, `along` with another, and its failed attempts: write a bundle, unless a `rule` removes it, make
     `refs/uwf/removed/<ULID>`, then delete its refs; its fold begins anew unless a remote has it. Raises Busy if it runs
     or its refs are locked, HeadMoved if it moves; then nothing is removed. What it has in its project is removed as
     well, as by `workspaces.discarding.discard`."""
@@ -83,22 +88,25 @@ def remove_one(instance: Instance, thread: ThreadId, along: str = "") -> None:
     with instance.locks.hold(thread):
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.of_threads()}
         found = {name: oid for name, oid in refs.items() if oid is not None}
-        buried = {**_unfolded(instance, thread), **found}
-        is_squatter = False
+        buried = {} if rule else {**_unfolded(instance, thread), **found}
+        record = {"rule": rule, **_what_it_was(instance, thread)} if rule else {}
+        if along:
+            record["with"] = along
         with contextlib.suppress(UwfError):  # a damaged thread can be removed too
-            is_squatter = squatted(instance.store, thread, instance.threads.head(thread).commit) is not None
+            if squatted(instance.store, thread, instance.threads.head(thread).commit) is not None:
+                record["squatter"] = True
 
         def bury(doomed: Collection[str]) -> None:
             for name in found.keys() - doomed:
                 if name.startswith((layout.THREADS, layout.ARCHIVE)):
                     raise HeadMoved(f"{name} was moved by another process", "look at it, then repeat")
-            _bury(instance, thread, buried, is_squatter, along)
+            _bury(instance, thread, buried, record)
 
         if found:
             for name in found.keys() - repository.delete_refs(found, before=bury):
                 instance.threads.drop(name)  # it was paused or resumed meanwhile
         else:
-            _bury(instance, thread, buried, is_squatter, along)
+            _bury(instance, thread, buried, record)
         if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
             archives.remove(repository, thread)
         instance.threads.drop(layout.RESUMED + thread)
@@ -109,21 +117,36 @@ def remove_one(instance: Instance, thread: ThreadId, along: str = "") -> None:
             from uwf_git.workspaces.discarding import discard
 
             discard(instance, thread)
+        if rule:
+            kept.forget(repository, thread)
+            for name in repository.ref_names(layout.REMOTES) + repository.ref_names(layout.REWRITTEN):
+                if name.endswith(f"/{thread}") and "/deleted/" not in name:
+                    repository.set_ref(name, None)
+            shutil.rmtree(ignored_of(instance, thread), ignore_errors=True)
 
 
-def _bury(
-    instance: Instance, thread: ThreadId, refs: dict[str, Oid], is_squatter: bool, along: str = ""
-) -> None:
+def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid], record: Mapping[str, Any]) -> None:
     repository = instance.store.repository
     kept.keep(repository, thread, refs, instance.warn)
-    record = {
-        "by": repository.user.ident,
-        "at": int(time.time()),
-        **({"squatter": True} if is_squatter else {}),
-        **({"with": along} if along else {}),
-    }
+    record = {"by": repository.user.ident, "at": int(time.time()), **record}
     blob = repository.write_blob(json.dumps(record).encode("ascii") + b"\n")
     repository.set_ref(layout.REMOVED + thread, blob)
+
+
+def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, Any]:
+    """Return what stays known of a thread that a rule removes: nothing that anybody wrote in it."""
+    began = {"began": time_of(thread)}
+    with contextlib.suppress(UwfError):  # of a damaged thread there is no more
+        head = instance.threads.head(thread)
+        ended = {"ended": head.archive.time, "status": head.archive.status} if head.archive else {}
+        return {
+            "head": str(head.commit),
+            "workflow": head.row.name,
+            "steps": head.row.number,
+            **began,
+            **ended,
+        }
+    return began
 
 
 def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
@@ -354,8 +377,11 @@ def delete(exchange: Exchange, threads: Iterable[ThreadId]) -> PushReport:
     instance, remote, git = exchange
     wanted = set(threads)
     with_all = {prefix + thread for prefix in layout.of_threads() for thread in wanted}
-    tracking.look(exchange)
-    known = tracked_refs(instance.store.repository, remote.name)
+    listed, expired = tracking.look(exchange), kept.expired(instance.store.repository)
+    # What a rule removed is not tracked any more.
+    known = {
+        name: oid for name, oid in listed.items() if name in with_all and layout.thread_of(name) in expired
+    } | tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}
     results = remove(git, remote, doomed, at_most(exchange, doomed))
     for name, result in results.items():

@@ -28,7 +28,7 @@ from uwf_git.format.ids import ALPHABET, ThreadId
 from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, ReceiveLimitExceeded
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout, ref_kinds
+from uwf_git.store import layout, ref_kinds, removed
 from uwf_git.store.history import may_have_parted
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
@@ -269,6 +269,13 @@ def _fetch_listed(
             }
         listed = RemoteListing({name: oid for name, oid in listed.refs.items() if name in meant}, ())
         known = {name: oid for name, oid in known.items() if name in meant}
+    if expired := removed.expired(repository):
+        refs = {
+            name: oid
+            for name, oid in listed.refs.items()
+            if not (layout.is_thread_ref(name) and layout.thread_of(name) in expired)
+        }
+        listed = listed._replace(refs=refs)
     wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
     log.info(
         "4XSKK6GJ",
