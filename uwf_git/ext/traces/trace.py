@@ -49,8 +49,9 @@ from uwf_git.plugin import (
     tokens_of_step,
 )
 
-SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
-"""The version of the semantic conventions from which the names of spans and attributes are taken."""
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.1"
+"""The version of the semantic conventions from which the names of spans and attributes are taken: the last that has the
+generative AI ones itself. Later ones have the same names, as moved to conventions of their own."""
 
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
