@@ -214,6 +214,7 @@ from uwf_git.base.errors import TimedOut as TimedOut
 from uwf_git.base.errors import Unavailable as Unavailable
 from uwf_git.base.errors import Undecided as Undecided
 from uwf_git.base.errors import UnknownPromptId as UnknownPromptId
+from uwf_git.base.errors import UnknownWord as UnknownWord
 from uwf_git.base.errors import UnknownWorkflow as UnknownWorkflow
 from uwf_git.base.errors import Untrusted as Untrusted
 from uwf_git.base.errors import Usage as Usage

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from commands import git
 from conftest import Uwf
 from forged_fan_outs import Forge
 
+from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
+from uwf_git.ext.fleet.step_process import StepRunner, WorkerOptions
 from uwf_git.format.failure_policy import FAILURE_POLICIES, FailurePolicy
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Attempt
@@ -134,3 +136,20 @@ def test_it_can_be_killed_and_removed(uwf: Uwf, newer: Newer) -> None:
     uwf("thread", "kill", newer.policy)
     uwf("thread", "rm", newer.policy, "--yes")
     assert newer.policy not in {row["thread"] for row in uwf("thread", "list", "--all", check=7).json}
+
+
+def test_a_worker_of_a_fleet_leaves_the_step_to_a_newer_one_in_one_line(
+    instance: Instance, newer: Newer
+) -> None:
+    told: list[Any] = []
+    runner = StepRunner(WorkerOptions(), told.append)
+    head = instance.threads.head(newer.begun)
+    answer = runner.answer({"do": "step", "thread": newer.begun, "head": head.node})
+    fault = parse_fault(answer["fault"])
+    assert (
+        fault.message.startswith("this worker is uwf ")
+        and POLICY in fault.message
+        and "\n" not in fault.message
+    )
+    assert (fault.hint, way_on(fault)) == (UPGRADE, LATER)
+    assert [each["fault"] for each in told if "fault" in each] == [answer["fault"]]

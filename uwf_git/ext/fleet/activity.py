@@ -211,8 +211,10 @@ async def _begin_branches(parent: str, branches: Sequence[Sequence[Any]], tries:
     if branches:
         within = activity.info().heartbeat_timeout or timedelta(seconds=messages.HEARTBEAT)
         begins = [
-            ThreadEntry(thread, head, queue, within.total_seconds(), tries, parent=parent, depth=depth)
-            for thread, head, queue, depth in branches
+            ThreadEntry(
+                thread, head, queue, within.total_seconds(), tries, parent=parent, depth=depth, about=about
+            )
+            for thread, head, queue, depth, about in branches
         ]
         await Queue(activity.client()).start_branches(begins)
 

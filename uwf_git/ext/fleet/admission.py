@@ -46,6 +46,12 @@ def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
     return {**spent.amounts(prices), UNPRICED: spent.money(prices).unpriced}
 
 
+def cost_of(instance: Instance, thread: ThreadId) -> float | None:
+    """Return what a thread has cost in US dollars, None if that is unknown."""
+    spent = spending_account(instance, instance.threads.head(thread)).spent
+    return spent.money(instance.config.prices).cost
+
+
 class FleetSpending(NamedTuple):
     """A fleet's spending and its limits."""
 

@@ -42,6 +42,11 @@ _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _T = TypeVar("_T")
 
 
+def attribute_types() -> list[tuple[str, str]]:
+    """Return the search attributes, and what the server calls their types."""
+    return [(name, "Double" if name == messages.BY_COST else "Keyword") for name in messages.ATTRIBUTES]
+
+
 def require() -> None:
     """Raise UwfError if temporalio isn't installed, with the command that installs it."""
     from importlib.util import find_spec
@@ -149,6 +154,35 @@ async def watch(client: Client, tell: Tell) -> None:
             tell({"of": of, "trouble": fault.as_json(), **meanwhile})
 
 
+async def missing_attributes(client: Client) -> list[str]:
+    """Return the search attributes that a namespace lacks; all if the server doesn't tell."""
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+    from temporalio.service import RPCError
+
+    request = ListSearchAttributesRequest(namespace=client.namespace)
+    known: Collection[str] = ()
+    with contextlib.suppress(RPCError):
+        known = (
+            await client.operator_service.list_search_attributes(request, timeout=_WAIT)
+        ).custom_attributes
+    return [name for name in messages.ATTRIBUTES if name not in known]
+
+
+async def attributes_warning(place: Endpoint) -> str:
+    """Return why a server's pages don't find threads by their attributes, "" if they do. Raises RemoteFailed."""
+    client = await connect(place)
+    if not (missing := await missing_attributes(client)):
+        return ""
+    named = " ".join(f"--name {name} --type {kind}" for name, kind in attribute_types() if name in missing)
+    create = (
+        f"temporal operator search-attribute create --address {place.address} --namespace {place.namespace}"
+    )
+    return (
+        f"the Temporal server at {place.address} lacks the search attributes {', '.join(missing)}, so it finds no "
+        f"threads by them — {create} {named}"
+    )
+
+
 async def trouble(place: Endpoint) -> str:
     """Return why a server or its namespace doesn't answer, "" if it does."""
     try:
@@ -222,6 +256,7 @@ class Queue:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._shows: bool | None = None
         self._over: set[str] = set()  # restarted runs, which may still be listed for a while
 
     async def start(
@@ -231,6 +266,7 @@ class Queue:
         a removed one once its step was interrupted. Raises RemoteFailed."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
+        begins = await self._shown(begins)
         deadline = time.monotonic() + _LETS_GO
 
         async def put(begin: ThreadEntry) -> Row | None:
@@ -252,11 +288,20 @@ class Queue:
         from temporalio.common import WorkflowIDReusePolicy as Policy
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
+        begins = await self._shown(begins)
+
         async def put(begin: ThreadEntry) -> None:
             with contextlib.suppress(WorkflowAlreadyStartedError):
                 await self._begin(begin, reuse=Policy.REJECT_DUPLICATE)
 
         await self._each(begins, put)
+
+    async def _shown(self, begins: Iterable[ThreadEntry]) -> list[ThreadEntry]:
+        """Return threads so that the server shows them by their attributes, if it knows these: else it takes none."""
+        entries = list(begins)
+        if self._shows is None and entries:
+            self._shows = not await missing_attributes(self.client)
+        return [entry._replace(is_shown=bool(self._shows)) for entry in entries]
 
     async def take(self, begins: Iterable[ThreadEntry]) -> dict[str, Row | None]:
         """Put queued threads under a budget; return their rows, None if missing. Raises RemoteFailed."""
@@ -303,9 +348,18 @@ class Queue:
     async def _begin(
         self, begin: ThreadEntry, anew: bool = False, reuse: WorkflowIDReusePolicy | None = None
     ) -> None:
+        from temporalio.common import (
+            SearchAttributeKey,
+            SearchAttributePair,
+            TypedSearchAttributes,
+            WorkflowIDReusePolicy,
+        )
         from temporalio.common import WorkflowIDConflictPolicy as Policy
-        from temporalio.common import WorkflowIDReusePolicy
 
+        shown = [
+            SearchAttributePair(SearchAttributeKey.for_keyword(name), text)
+            for name, text in begin.about.items()
+        ]
         await self.client.start_workflow(
             messages.WORKFLOW,
             begin.as_json(),
@@ -314,6 +368,7 @@ class Queue:
             id_conflict_policy=Policy.TERMINATE_EXISTING if anew else Policy.FAIL,
             id_reuse_policy=reuse or WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             memo={messages.HELD: begin.held} if begin.held else None,
+            search_attributes=TypedSearchAttributes(shown) if begin.is_shown else None,
             task_timeout=_DECIDES,
             rpc_timeout=_WAIT,
         )

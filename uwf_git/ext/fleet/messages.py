@@ -25,6 +25,12 @@ STEPS = "maxSteps"
 MADE_ALL = "it has made the steps that it may"
 """Why a thread is held that waits to be allowed more."""
 
+BY_WORKFLOW, BY_ROLE, BY_PROJECT, BY_STATUS, BY_COST = ATTRIBUTES = (
+    *("UwfWorkflow", "UwfRole", "UwfProject", "UwfStatus"),
+    "UwfCost",
+)
+"""The search attributes with which Temporal's pages and `temporal workflow list` find threads: names and US dollars."""
+
 HEARTBEAT = 30.0
 TRIES = 3
 _LAST_PRIORITY = 5  # of those that a Temporal server has unless it is configured
@@ -35,7 +41,8 @@ class ThreadEntry(NamedTuple):
     """A thread entering the fleet: its last seen head and the next step's queue. `heartbeat` is in seconds,
     `tries` the attempts per step; `held` is PAUSED or USED_UP if it begins held. `used` is earlier spending
     if counted; `most` limits its steps from now, `made` counts them. `parent` is the thread that waits for it if it is
-    a branch. `depth` is how many steps it has, with those of `parent`."""
+    a branch. `depth` is how many steps it has, with those of `parent`. `about` has
+    its values of ATTRIBUTES, with which the server shows it if `is_shown`."""
 
     thread: str
     head: str
@@ -48,6 +55,8 @@ class ThreadEntry(NamedTuple):
     made: int = 0
     parent: str = ""
     depth: int = 0
+    about: Mapping[str, str] = {}
+    is_shown: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return self._asdict()
@@ -56,7 +65,7 @@ class ThreadEntry(NamedTuple):
 class ThreadReport(NamedTuple):
     """A step process's report on a thread: head, state, next role and its queue. `problem`: no edge applies; `why` it
     waits, without question texts, which stay in git. `used` is its spending if counted; `depth` is how many steps it
-    has."""
+    has, `cost` what it has cost in US dollars, None if that is unknown."""
 
     thread: str
     head: str
@@ -68,6 +77,7 @@ class ThreadReport(NamedTuple):
     why: str = ""
     used: Mapping[str, float] | None = None
     depth: int = 0
+    cost: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         value = {"status": self.state.word, **self._asdict()}
@@ -82,6 +92,8 @@ def parse_begin(value: object) -> ThreadEntry:
     if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
         raise _invalid()
     if begin.parent != "" and not is_thread_id(begin.parent):
+        raise _invalid()
+    if not isinstance(begin.about, Mapping) or not all(type(text) is str for text in begin.about.values()):
         raise _invalid()
     if (
         type(begin.depth) is not int
@@ -102,6 +114,7 @@ def parse_report(value: object) -> ThreadReport:
     report = ThreadReport(**_fields({**value, "state": state}, ThreadReport))
     texts = (report.queue, report.why, report.next or "", report.problem or "")
     is_counted = _is_used(report.used) and type(report.depth) is int
+    is_counted = is_counted and type(report.cost) in (int, float, type(None))
     if state is None or not all(isinstance(text, str) for text in texts) or not is_counted:
         raise _invalid()
     return report

@@ -28,6 +28,7 @@ _BY_STATUS = {2: NEVER, 3: NEVER, 4: DONE, 5: WAIT, 6: AGAIN, 7: NEVER, 8: LATER
 # Codes that say more than their exit status.
 _BY_CODE = {
     "busy": LATER,
+    "newer_version": LATER,
     Declined.code: AGAIN,
     UNWRITABLE: LATER,
     "signing_failed": AGAIN,
@@ -44,9 +45,11 @@ _MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
     *(UNWRITABLE, "signing_failed", "remote", Declined.code, Rewritten.code, "unkept", "workspace", "lost"),
-    *("requirement_unmet", "rolled_back"),
+    *("requirement_unmet", "rolled_back", "newer_version"),
 )
 
+NEWER = "newer_version"
+"""The code of a step whose thread has a node that a newer version wrote: a worker of that version can make it."""
 UNKEPT = "unkept"
 """The code of a step that was made, and whose workspace didn't get where others find it: they would go on without that,
 so it isn't shared before it has."""

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from uwf_git.ext.fleet.client import attribute_types
 from uwf_git.plugin import Descendants, UwfError, install_hint, log, make_folders, processes, programs
 
 LOOPBACK = "127.0.0.1"
@@ -112,6 +113,7 @@ class Server:
             ),
             *("--db-filename", str(self._database), "--log-level", "error"),
             *(word for setting in _SETTINGS for word in ("--dynamic-config-value", setting)),
+            *(word for item in attribute_types() for word in ("--search-attribute", "=".join(item))),
             *(word for pragma in _PRAGMAS for word in ("--sqlite-pragma", pragma)),
         ]
         self._guard = Descendants({"GOMEMLIMIT": _MEMORY, **os.environ})

@@ -20,12 +20,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.ext.fleet.admission import used_by
+from uwf_git import __version__
+from uwf_git.ext.fleet.admission import cost_of, used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
-from uwf_git.ext.fleet.messages import QUEUE, ThreadReport, parse_step
+from uwf_git.ext.fleet.messages import (
+    BY_PROJECT,
+    BY_ROLE,
+    BY_WORKFLOW,
+    QUEUE,
+    ThreadReport,
+    parse_step,
+)
 from uwf_git.ext.fleet.pace import Pace, Turn
 from uwf_git.ext.fleet.queue_states import rests
-from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
+from uwf_git.ext.fleet.retry_policy import NEWER, UNKEPT, Fault
 from uwf_git.plugin import (
     Busy,
     Instance,
@@ -34,6 +42,7 @@ from uwf_git.plugin import (
     RemoteFailed,
     ThreadId,
     ThreadState,
+    UnknownWord,
     UwfError,
     Waiting,
     agent_command,
@@ -167,11 +176,9 @@ class StepRunner:
         return travels
 
     def _counted(self, stand: ThreadReport, request: Mapping[str, Any]) -> ThreadReport:
-        return (
-            stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
-            if request.get("counts")
-            else stand
-        )
+        if request.get("counts"):
+            stand = stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
+        return stand._replace(cost=cost_of(self.instance, ThreadId(stand.thread)))
 
     def _failed(self, thread: ThreadId, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
         report: ThreadReport | None = None
@@ -186,6 +193,9 @@ class StepRunner:
         return {"fault": travels.as_json(), "stand": report.as_json() if report else None}
 
     def _fault(self, error: Exception) -> Fault:
+        if isinstance(error, UnknownWord):
+            known = f"this worker is uwf {__version__}, too old for the thread"
+            return Fault(NEWER, error.exit_status, f"{known}: {error.message}", error.hint)
         failure, clean = failure_of(error), self._redactor().text
         throttled = failure.throttled or (None, None)
         return Fault(
@@ -300,9 +310,9 @@ def _why(state: ThreadState) -> str:
 
 def branches_to_queue(
     instance: Instance, thread: ThreadId, agent: AgentOptions | None = None
-) -> list[tuple[str, str, str, int]]:
+) -> list[tuple[str, str, str, int, dict[str, str]]]:
     """Return the branches that a thread waits for and that are to be in the queue, each with its head, the queue of
-    its next step and its depth."""
+    its next step, its depth, and what is shown of it."""
     parent = instance.threads.head(thread)
     branches = branches_of(instance, parent)
     if branches is None:
@@ -321,11 +331,19 @@ def branches_to_queue(
         if branch.head is not None and state is not None and state.is_failing
     ][:most]
 
-    def queue(head: Head) -> str:
-        return next_queue(instance, head, thread_outlook(instance, head).next, agent)
+    def entry(head: Head) -> tuple[str, str, str, int, dict[str, str]]:
+        role = thread_outlook(instance, head).next
+        queue, depth = next_queue(instance, head, role, agent), parent.row.number + head.row.number
+        return head.thread, head.node, queue, depth, about(instance, head, role)
 
-    above = parent.row.number
-    return [(head.thread, head.node, queue(head), above + head.row.number) for head in (*able, *failed)]
+    return list(map(entry, (*able, *failed)))
+
+
+def about(instance: Instance, head: Head, role: str | None) -> dict[str, str]:
+    """Return what a server shows of a thread whose next `role` is known: names, and nothing that was said."""
+    project = instance.threads.projects.of(head)
+    values = {BY_WORKFLOW: head.row.name, BY_ROLE: role, BY_PROJECT: project.name if project else None}
+    return {key: text for key, text in values.items() if text}
 
 
 def _failures(head: Head) -> str:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy
+from temporalio.common import Priority, RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
@@ -71,6 +71,7 @@ class ThreadInFleet:
         self._before = at.used  # the budget that it counts towards
         self._used: dict[str, float] = {}
         self._made, self._most = at.made, at.most
+        self._shown: dict[str, Any] = {}
 
     @workflow.signal(name=messages.LOOK)
     def look(self) -> None:
@@ -140,7 +141,10 @@ class ThreadInFleet:
             if stand is not None:
                 at = at._replace(queue=stand.queue, depth=max(at.depth, stand.depth))
                 self._count(stand, moved)
+                self._show(messages.BY_ROLE, stand.next or "")
+                self._show(messages.BY_COST, stand.cost)
                 if stand.done:
+                    self._show(messages.BY_STATUS, stand.state.word)
                     await self._tell_parent(at)
                     return {"thread": at.thread, "head": at.head, "status": stand.state.word}
             if workflow.cancellation_reason() is not None:  # a step that ended first has taken its place
@@ -251,6 +255,18 @@ class ThreadInFleet:
         if says != self._says:
             self._says = says
             workflow.upsert_memo(says)
+        self._show(messages.BY_STATUS, word_of(ThreadState.RUNNING if state is None else state))
+
+    def _show(self, name: str, value: str | float | None) -> None:
+        """Show a value of ATTRIBUTES on the server, if it has these."""
+        if not self._begin.is_shown or self._shown.get(name, self._begin.about.get(name)) == value:
+            return
+        self._shown[name] = value
+        if isinstance(value, str):
+            keyword = SearchAttributeKey.for_keyword(name)
+            workflow.upsert_search_attributes([keyword.value_set(value) if value else keyword.value_unset()])
+        elif value is not None:
+            workflow.upsert_search_attributes([SearchAttributeKey.for_float(name).value_set(float(value))])
 
     def _count(self, stand: ThreadReport, moved: bool) -> None:
         if self._before is None:

@@ -82,15 +82,17 @@ class EntryOptions(NamedTuple):
         from uwf_git.ext.fleet.admission import used_by
         from uwf_git.ext.fleet.limits import next_queue
         from uwf_git.ext.fleet.messages import QUEUE, ThreadEntry
+        from uwf_git.ext.fleet.step_process import about
         from uwf_git.plugin import thread_outlook
 
         def entry(thread: ThreadId) -> ThreadEntry:
-            head, queue = instance.threads.head(thread), QUEUE
+            head, queue, role = instance.threads.head(thread), QUEUE, None
             with suppress(UwfError):  # the step will say why it can't be read
-                queue = next_queue(instance, head, thread_outlook(instance, head).next, agent)
+                role = thread_outlook(instance, head).next
+                queue = next_queue(instance, head, role, agent)
+            entry = ThreadEntry(thread, head.node, queue, self.heartbeat, self.tries, depth=head.row.number)
             used = used_by(instance, thread) if counts else None
-            depth = head.row.number
-            return ThreadEntry(thread, head.node, queue, self.heartbeat, self.tries, used=used, depth=depth)
+            return entry._replace(used=used, about=about(instance, head, role))
 
         return list(map(entry, threads))
 
@@ -222,6 +224,16 @@ limited = options.packed(
     ),
 )
 """Adds the options that limit a fleet."""
+
+
+def warn_of_attributes(invocation: Invocation, at: Endpoint) -> None:
+    """Warn if a server that isn't ours doesn't find threads by their attributes. Raises RemoteFailed."""
+    import asyncio
+
+    from uwf_git.ext.fleet.client import attributes_warning
+
+    if not at.own and (warning := asyncio.run(attributes_warning(at))):
+        invocation.warn(warning)
 
 
 def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str:

@@ -19,6 +19,7 @@ from uwf_git.ext.fleet.commands.options import (
     server,
     share,
     to_step,
+    warn_of_attributes,
 )
 from uwf_git.ext.fleet.queue_states import WORDS, QueueState, word_of
 from uwf_git.plugin import (
@@ -90,6 +91,7 @@ def start(
     shared = wanted if remote is None else share(invocation, remote, wanted, failures)
     begun = pace.entries(invocation.instance, shared)
     at = server.find(invocation)
+    warn_of_attributes(invocation, at)
     mark_remote(invocation, remote, at)
     started = _ask(at, lambda queue: queue.start(begun))
     values = [{"thread": thread, "started": row is None} for thread, row in started.items()]

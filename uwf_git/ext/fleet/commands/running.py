@@ -24,6 +24,7 @@ from uwf_git.ext.fleet.commands.options import (
     share,
     to_step,
     unmark_remote,
+    warn_of_attributes,
     work,
 )
 from uwf_git.ext.fleet.monitor import monitored, take_token
@@ -157,6 +158,7 @@ def run(
     printer = EventPrinter(invocation)
     table = Table(instance, admission, len(wanted), printer)
     with up(instance, server.named()) as (at, own_server), table.drawn(invocation, quiet):
+        warn_of_attributes(invocation, at)
         known = mark_remote(invocation, work.remote, at)
         fleet = Fleet(instance, own_server, WorkerSettings(at, jobs, orders), workers, table, table.seen)
         running = _watched(instance.location, monitor, token, fleet.run(admission, stay))
@@ -277,7 +279,7 @@ class EventPrinter:
             self._notify(value)
 
     def _notify(self, value: Mapping[str, Any]) -> None:
-        from uwf_git.ext.fleet.retry_policy import UNWRITABLE
+        from uwf_git.ext.fleet.retry_policy import NEWER, UNWRITABLE
 
         invocation = self._invocation
         if "step" in value:
@@ -293,6 +295,7 @@ class EventPrinter:
                 fault["code"] not in ("head_moved", UNWRITABLE)
                 and fault["status"] != Waiting.exit_status
                 and (fault["code"] != Busy.code or self._busy[thread] == _BUSY)
+                and (fault["code"] != NEWER or thread not in self._failed)
             ):
                 throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
                 self._fail(
