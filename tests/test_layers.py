@@ -88,7 +88,6 @@ OF_ONE_SYSTEM = re.compile(
 
 KNOWS_ITS_SYSTEM = {
     "uwf_git.sandbox": "confinement, limits and the processes of a command, which are Linux's here or refused",
-    "uwf_git.base.helper_process": "started the fast way",
     "uwf_git.base.lifetime": "a signal that wakes the main thread",
     "uwf_git.base.timelimit": "a timer by signals, and a limit of the kernel",
     "uwf_git.format.document": "names of files that a shell hands over",

@@ -13,11 +13,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import select
-import signal
 import sys
 import time
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,7 +27,6 @@ _PATIENCE = 30.0
 """Seconds that a helper has for a reply. It keeps to the function's own limits; this ends one that can't."""
 _KEPT = 4
 """Helpers that are kept while nobody needs them."""
-_PIECE = 1 << 16
 
 
 def call(function: str, *arguments: Any) -> Any:
@@ -56,61 +52,31 @@ def call(function: str, *arguments: Any) -> Any:
 
 
 class _Helper:
-    """A helper process and its pipes."""
+    """A helper process."""
 
     def __init__(self) -> None:
-        theirs, self._requests = os.pipe()
-        self._replies, answers = os.pipe()
         package = str(Path(__file__).parent.parent.parent)
         code = (
             f"import sys; sys.path.append({package!r}); from uwf_git.base.helper_process import main; main()"
         )
-        try:
-            self._process = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-P", "-c", code],
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 0), (os.POSIX_SPAWN_DUP2, answers, 1)],
-                setpgroup=0,  # Ctrl-C is for the program
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
-            )
-        except BaseException:
-            os.close(self._requests)
-            os.close(self._replies)
-            raise
-        finally:
-            os.close(theirs)
-            os.close(answers)
+        self._child = system.AskedChild([sys.executable, "-P", "-c", code])
+        self.forget, self.kill = self._child.forget, self._child.kill
 
     def ask(self, request: Any) -> Any:
         deadline = time.monotonic() + _PATIENCE
-        line = memoryview(json.dumps(request, default=lambda _null: None).encode() + b"\n")
+        reply = bytearray()
         try:
-            while line:
-                line = line[os.write(self._requests, line) :]
+            self._child.send(json.dumps(request, default=lambda _null: None).encode() + b"\n")
+            while not reply.endswith(b"\n"):
+                piece = self._child.receive(max(deadline - time.monotonic(), 0))
+                if not piece:
+                    raise MemoryExceeded
+                reply += piece
         except BrokenPipeError:
             raise MemoryExceeded from None
-        reply = bytearray()
-        while not reply.endswith(b"\n"):
-            ready = select.poll()
-            ready.register(self._replies, select.POLLIN)
-            if not ready.poll(max(deadline - time.monotonic(), 0) * 1000):
-                raise TimeExceeded
-            piece = os.read(self._replies, _PIECE)
-            if not piece:
-                raise MemoryExceeded
-            reply += piece
+        except TimeoutError:
+            raise TimeExceeded from None
         return json.loads(reply)
-
-    def forget(self) -> None:
-        os.close(self._requests)
-        os.close(self._replies)
-
-    def kill(self) -> None:
-        self.forget()
-        with suppress(OSError):
-            os.kill(self._process, system.KILL)
-            os.waitpid(self._process, 0)
 
 
 _idle: list[_Helper] = []
@@ -133,7 +99,7 @@ if hasattr(os, "register_at_fork"):
 
 def main() -> None:
     """Run a helper until its input ends."""
-    lifetime.own()
+    lifetime.help_another()
     sys.stdout = sys.stderr  # a reply is all that goes to standard output
     with open(0, "rb") as requests, open(1, "wb") as replies:
         for line in requests:

@@ -21,6 +21,7 @@ _DISTURBS = (0.02, 0.1, 0.5)  # seconds between two: also the first may come bef
 
 _is_ours = True
 _is_own = False
+_is_helper = False
 
 
 class Terminated(KeyboardInterrupt):
@@ -42,6 +43,19 @@ def own() -> None:
     `main` only; elsewhere uwf is a library and leaves them alone."""
     global _is_own
     _is_own = True
+
+
+def help_another() -> None:
+    """Declare this process a helper of another one, which ends it if a call takes too long."""
+    global _is_helper
+    own()
+    _is_helper = True
+
+
+def limits_code() -> bool:
+    """Return whether code that is called here can be ended in the middle of a call: by a signal of a timer, or with the
+    whole process, if that is a helper."""
+    return is_own() and (_is_helper or sys.platform != "win32")
 
 
 def is_own() -> bool:

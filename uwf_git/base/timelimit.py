@@ -52,7 +52,7 @@ def time_limit(seconds: float, memory: int | None = None, clock: _Clock = time.m
     `time.thread_time` for CPU time. With `memory`, raise MemoryExceeded beyond that growth, and MemoryError
     for a single allocation of over twice that. Limits nest; the earliest deadline counts. With a watching
     thread, memory counts for all threads, and single allocations are not refused."""
-    if not lifetime.is_own():
+    if not lifetime.is_own() or sys.platform == "win32":
         with _watched(seconds, memory, clock):
             yield
         return
@@ -131,6 +131,8 @@ class _Watch:
         self.rang = ""
         self._target = threading.get_ident()
         self._block = _outside(sys._getframe(), self._MACHINERY)
+        if clock is time.thread_time and not hasattr(time, "pthread_getcpuclockid"):
+            clock = time.monotonic  # one thread's time is not told to another: what it waits for counts too
         if clock is time.thread_time:
             number = time.pthread_getcpuclockid(self._target)
             clock = lambda: time.clock_gettime(number)  # noqa: E731

@@ -381,11 +381,10 @@ def _locked(root: Path) -> Iterator[None]:
     require_person("changes the configuration", root)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        folder = system.open_file(root, os.O_RDONLY)
+        folder = system.lock_folder(root, wait=True)
     except OSError as error:
         raise _unwritable(root, error) from None
     try:
-        system.lock(folder, wait=True)
         yield
     finally:
         os.close(folder)
@@ -400,11 +399,11 @@ def _replace(path: Path, text: str, mode: int | None) -> None:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             if mode is None:
                 mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-            os.fchmod(file.fileno(), mode)
+            system.set_mode(file.fileno(), mode)
             file.write(text)
             file.flush()
             system.sync(file.fileno())
-        Path(temporary).replace(target)
+        system.replace(temporary, target)
         sync(target.parent)
     except OSError as error:
         if temporary:

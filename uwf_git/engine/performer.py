@@ -282,13 +282,8 @@ def _within(folder: Path) -> Iterator[None]:
     if not lifetime.is_own():
         yield
         return
-    here = system.open_file(".", os.O_RDONLY)  # gone, it can still be gone back to
-    try:
-        os.chdir(folder)
+    with system.entered(folder):
         yield
-    finally:
-        os.fchdir(here)
-        os.close(here)
 
 
 def run_command_of(

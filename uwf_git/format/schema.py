@@ -92,7 +92,7 @@ class Schema:
         more than five seconds."""
         if self.plainly_fits(value):
             return []
-        if not lifetime.is_own():
+        if not lifetime.limits_code():
             from uwf_git.base import helper_process
 
             try:

@@ -303,15 +303,16 @@ def keeping(opened: int, aside: str, pack: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):  # the next process finds it unheld
-            os.unlink(path)  # noqa: PTH108
-        os.close(descriptor)
+            system.remove_held(path, descriptor)
 
 
 def _keep(descriptor: int, pack: str, path: str) -> int:
     try:
-        _hold(descriptor)
-        os.link(pack, path)  # which costs less than a file of its own
-        return descriptor
+        if system.LINKS_OPEN_FILES:
+            _hold(descriptor)
+            os.link(pack, path)  # which costs less than a file of its own
+            return descriptor
+        os.close(descriptor)
     except OSError as error:
         os.close(descriptor)
         if error.errno not in _NO_LINKS:
@@ -370,10 +371,11 @@ class _Record:
             self._size = max(self._size, system.write_at(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
-        if os.getpid() == self.process:
-            with contextlib.suppress(OSError):  # the next process finds it unheld
-                self.path.unlink()
-        os.close(self.descriptor)
+        if os.getpid() != self.process:
+            os.close(self.descriptor)
+            return
+        with contextlib.suppress(OSError):  # the next process finds it unheld
+            system.remove_held(self.path, self.descriptor)
 
 
 @contextlib.contextmanager

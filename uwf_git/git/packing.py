@@ -162,7 +162,7 @@ def install(
             opened.append(_written(folder, f"{ASIDE}pack-", pack, aside))
         else:
             opened.append(system.open_file(pack, os.O_RDONLY | system.O_CLOEXEC))
-            os.fchmod(opened[0], 0o444)
+            system.set_mode(opened[0], 0o444)
             share(pack)
             aside.append(str(pack))
         opened.append(_written(folder, f"{ASIDE}idx-", index(places, checksum), aside))
@@ -170,8 +170,8 @@ def install(
         if kept is not None:
             kept.enter_context(keeping(opened[0], aside[0], name))
         # A pack counts once its index is there.
-        os.rename(aside[0], f"{name}.pack")  # noqa: PTH104
-        os.rename(aside[1], f"{name}.idx")  # noqa: PTH104
+        system.replace(aside[0], f"{name}.pack")
+        system.replace(aside[1], f"{name}.idx")
         aside.clear()
         return name
     finally:
@@ -291,7 +291,7 @@ def _join(folder: Path, packs: Sequence[str], making: "PackJoin") -> None:
         # Only in this order does git gc remove leftovers of a kill.
         for suffix in (".pack", ".idx"):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{path}{suffix}")  # noqa: PTH108
+                system.remove(f"{path}{suffix}")
     log.debug("2C8JH6QN", "joined {number} packs into {pack}", number=len(joined), pack=f"{new}.pack")
 
 

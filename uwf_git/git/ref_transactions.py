@@ -120,7 +120,7 @@ class RefFiles:
             for name in names:
                 for path in (self._git_dir / name, self._git_dir / "logs" / name):
                     with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                        path.unlink()
+                        system.remove(path)
                         folders.add(path.parent)
             for folder in sorted(folders):  # else a power cut brings back what was reported as gone
                 with contextlib.suppress(FileNotFoundError):  # a git has removed it, being empty
@@ -132,7 +132,7 @@ class RefFiles:
         new.write_bytes(data)
         share(new)
         sync(new)
-        new.replace(self._git_dir / PACKED)
+        system.replace(new, self._git_dir / PACKED)
         sync(self._git_dir)
         note_packed(self._git_dir)
 
@@ -146,7 +146,8 @@ class RefFiles:
         finally:
             os.close(held.descriptor)
             if not held.is_given:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    system.remove(path)
 
     def _lock(self, name: str, path: Path, tries: int) -> int:
         for attempt in range(tries):
@@ -178,14 +179,14 @@ class _Held:
 
     def become(self, path: Path) -> None:
         try:
-            os.rename(self._path, path)  # noqa: PTH104
+            system.replace(self._path, path)
         except IsADirectoryError:
             try:
                 for folder, _, _ in os.walk(path, topdown=False):
                     os.rmdir(folder)  # noqa: PTH106
             except OSError:
                 raise HeadMoved(f"{path} is a folder of other refs", "use another name") from None
-            os.rename(self._path, path)  # noqa: PTH104
+            system.replace(self._path, path)
         self.is_given = True
 
 

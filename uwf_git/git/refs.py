@@ -477,7 +477,7 @@ def note_packed(git_dir: Path, key: Key | None = None) -> None:
             with open(temporary, "w", encoding="ascii") as file:
                 share(temporary)
                 file.write(" ".join(map(str, key)))
-            os.replace(temporary, path)  # noqa: PTH105
+            system.replace(temporary, path)
 
 
 def _seen(git_dir: Path) -> Key | None:

@@ -278,7 +278,7 @@ def _opened(folder: Path, look: _Search) -> bool:
             look.closed.add(identity(status))
             if not look.opens or identity(status) in look.before or not stat.S_ISDIR(status.st_mode):
                 return False
-            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(status.st_mode) | 0o700)  # noqa: PTH101
+            system.set_mode_unread(descriptor, stat.S_IMODE(status.st_mode) | 0o700)
             return True
         finally:
             os.close(descriptor)

@@ -281,9 +281,12 @@ class Locks:
             descriptor = system.open_file(path, os.O_RDONLY | system.O_NONBLOCK)
             try:
                 system.lock(descriptor)
-                if _is_at(descriptor, path):
-                    path.unlink()
-            finally:
+                is_there = _is_at(descriptor, path)
+            except OSError:
+                is_there = False
+            if is_there:
+                system.remove_held(path, descriptor)
+            else:
                 os.close(descriptor)
 
     def _opened(self, path: Path) -> int:

@@ -287,7 +287,7 @@ class Runs:
                 write_all(descriptor, data + _END)  # the space isn't given back, which takes longer
             finally:
                 os.close(descriptor)
-            os.replace(room, self._path(thread, "result"))  # noqa: PTH105
+            system.replace(room, self._path(thread, "result"))
         if synced:
             self.sync_report(thread)
         self._forget(thread, "answer")
@@ -398,7 +398,7 @@ class Runs:
         """Delete all files of a step, and the note that a person was called."""
         self.withdraw(thread)
         with contextlib.suppress(OSError):
-            os.unlink(self._path(thread, "called"))  # noqa: PTH108
+            system.remove(self._path(thread, "called"))
 
     def withdraw(self, thread: ThreadId) -> None:
         """Delete the files of a step."""
@@ -420,13 +420,13 @@ class Runs:
         for suffix in suffixes:
             path = self._path(thread, suffix)
             try:
-                os.unlink(path)  # noqa: PTH108
+                system.remove(path)
             except FileNotFoundError:
                 pass
             except OSError:  # a folder, which is not ours, goes out of the way
                 with contextlib.suppress(OSError):
                     if os.path.isdir(path):  # noqa: PTH112
-                        os.rename(path, f"{path}.{os.urandom(4).hex()}")  # noqa: PTH104
+                        system.replace(path, f"{path}.{os.urandom(4).hex()}")
 
     def call(self, thread: ThreadId, head: Hash) -> bool:
         """Note that a person is called to a head; return whether that is new."""

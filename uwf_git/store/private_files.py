@@ -42,7 +42,7 @@ def write_private(
                 system.sync(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)  # noqa: PTH105
+        system.replace(temporary, path)
         if synced:
             sync(path.parent)
     except OSError as error:

@@ -94,7 +94,7 @@ def user_state(environ: Mapping[str, str]) -> Path | None:
     named = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(named):  # noqa: PTH117
         return Path(named) / "uwf"
-    home = environ.get("HOME", "")
+    home = environ.get("HOME") or environ.get("USERPROFILE", "")
     return Path(home) / ".local" / "state" / "uwf" if os.path.isabs(home) else None  # noqa: PTH117
 
 

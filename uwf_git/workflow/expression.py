@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 def check_expression(text: str) -> str | None:
     """Return what is wrong with an expression (syntax, unknown functions, clock or randomness), or None."""
-    if not lifetime.is_own():
+    if not lifetime.limits_code():
         from uwf_git.base import helper_process
 
         try:
@@ -67,7 +67,7 @@ def function_names() -> frozenset[str]:
 def evaluate(text: str, context: Any) -> Any:
     """Return an expression's value as JSON; None for undefined. Raises Invalid with the expression and the
     reason. The context, possibly Frozen, is unchanged."""
-    if not lifetime.is_own():
+    if not lifetime.limits_code():
         return _evaluated_apart("evaluate", text, context)
     return _run(text, context, _plain)
 
@@ -80,7 +80,7 @@ def holds(text: str, context: Any) -> bool:
         known := _answered(question, context)
     ) is not None:
         return known
-    if not lifetime.is_own():
+    if not lifetime.limits_code():
         return bool(_evaluated_apart("holds", text, context))
 
     def truth(value: Any) -> bool:

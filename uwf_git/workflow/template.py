@@ -52,7 +52,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
         if pieces is not None:
             values = {piece: _value(piece, variables) for piece in pieces}
             return _limited([values[piece] for piece in pieces])
-        if not lifetime.is_own():
+        if not lifetime.limits_code():
             return _rendered_apart(template, variables)
         return _limited([_guarded(lambda: str(_parse(template).render(_printable(variables))))])
     except _Unusable as error:

@@ -22,8 +22,8 @@ def share_content(source: int, target: int) -> None:
     fcntl.ioctl(target, _FICLONE, source)
 
 
-def set_mode(descriptor: int, mode: int) -> None:
-    """Set the mode of a file, which may be open by O_PATH. Raises OSError."""
+def set_mode_unread(descriptor: int, mode: int) -> None:
+    """Set the mode of a file that is open by O_PATH. Raises OSError."""
     os.chmod(f"/proc/self/fd/{descriptor}", mode)  # noqa: PTH101
 
 

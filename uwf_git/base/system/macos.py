@@ -38,7 +38,7 @@ def share_content(source: int, target: int) -> None:
     raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
 
-set_mode = os.fchmod
+set_mode_unread = os.fchmod
 
 
 def _sysctl(name: bytes, size: int) -> bytes:

@@ -7,7 +7,8 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ O_PATH = 0
 
 END_SIGNALS: tuple[int, ...] = (signal.SIGTERM, getattr(signal, "SIGBREAK", 21))
 KILL: int = 9
+LINKS_OPEN_FILES = False
 
 _READ, _WRITE = 0x80000000, 0x40000000
 _SHARED, _SHARED_WITH_REMOVAL = 3, 7
@@ -34,6 +36,7 @@ _LOCKED = 33
 _PLACE = 1 << 30  # of a lock, in units of 4 GiB: far behind any content, which others may read
 _PATIENCE = 2.0  # seconds that a file may be in use, by a reader or a virus scanner
 _PAUSE = 0.005
+_NEW_GROUP = 0x200
 _FOLDER_LOCK = ".uwf-lock"
 
 
@@ -158,12 +161,40 @@ def sync(descriptor: int) -> None:
 
 def replace(source: str | Path, target: str | Path) -> None:
     """Rename a file over another. Raises OSError."""
-    _patiently(lambda: os.replace(long_path(str(source)), long_path(str(target))))  # noqa: PTH105
+    try:
+        _patiently(lambda: os.replace(long_path(str(source)), long_path(str(target))))  # noqa: PTH105
+    except PermissionError as error:
+        if os.path.isdir(target):  # noqa: PTH112
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target)) from error
+        raise
 
 
 def remove(path: str | Path) -> None:
-    """Take a file away. Raises OSError."""
-    _patiently(lambda: os.unlink(long_path(str(path))))  # noqa: PTH108
+    """Take a file away, even one that git made for reading alone. Raises OSError."""
+    name = long_path(str(path))
+    try:
+        os.unlink(name)  # noqa: PTH108
+    except PermissionError:
+        os.chmod(name, 0o600)  # noqa: PTH101
+        _patiently(lambda: os.unlink(name))  # noqa: PTH108
+
+
+def remove_held(path: str | Path, descriptor: int) -> None:
+    """Let go of a file and remove it: its name would stay as long as it is open. Another may find it meanwhile, and
+    remove it itself."""
+    os.close(descriptor)
+    with suppress(FileNotFoundError):
+        remove(path)
+
+
+@contextmanager
+def entered(folder: str | Path) -> Iterator[None]:
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 def _patiently(act: Callable[[], object]) -> None:
@@ -226,6 +257,9 @@ def set_mode(descriptor: int, mode: int) -> None:
     del descriptor, mode  # access lists say more than a mode, and stay
 
 
+set_mode_unread = set_mode
+
+
 def user() -> int:
     """Return the number that os.stat gives the owner of each file."""
     return 0
@@ -271,3 +305,49 @@ def file_system(path: str | Path) -> str:
 
 def keeps_order_of_names(_device: int) -> bool:
     return False
+
+
+class AskedChild:
+    def __init__(self, argv: Sequence[str]) -> None:
+        import queue
+        import subprocess
+        import threading
+
+        self._child = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, creationflags=_NEW_GROUP
+        )
+        self._heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()  # no call here waits for a pipe and a time
+
+    def _listen(self) -> None:
+        assert self._child.stdout is not None
+        piece = b"-"
+        while piece:
+            piece = os.read(self._child.stdout.fileno(), 1 << 16)
+            self._heard.put(piece)
+
+    def send(self, data: bytes) -> None:
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(data)
+            self._child.stdin.flush()
+        except OSError:
+            raise BrokenPipeError from None
+
+    def receive(self, seconds: float) -> bytes:
+        import queue
+
+        try:
+            return self._heard.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def forget(self) -> None:
+        assert self._child.stdin is not None
+        with suppress(OSError):
+            self._child.stdin.close()
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.wait()
+        self.forget()
