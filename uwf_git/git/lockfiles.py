@@ -36,7 +36,6 @@ _NEW = "."  # prefix of files that no process holds yet
 _OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects/")
 _SLACK = 50_000_000  # nanoseconds: the clock of files is behind that of processes
 _WHERE = ("", "objects/info", "objects/info/commit-graphs", "objects/pack")
-_PROC = Path("/proc")
 _GIT_BELIEVES = 12 * 60 * 60  # seconds in which a gc.pid keeps others from packing
 _NAMED = 3  # of the locks that a kill left
 
@@ -418,11 +417,4 @@ def _is_over(pid_file: Path) -> bool:
 
 def is_git_at_work(git_dir: Path) -> bool:
     """Return whether a git process works on a repository, as far as the system tells."""
-    around = git_dir.parent if git_dir.name == ".git" else git_dir
-    for process in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (process / "comm").read_bytes().startswith(b"git"):
-                at = (process / "cwd").readlink()
-                if at.is_relative_to(around) or os.fsencode(git_dir) in (process / "cmdline").read_bytes():
-                    return True
-    return False
+    return system.works_below("git", git_dir.parent if git_dir.name == ".git" else git_dir, git_dir)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -201,6 +200,7 @@ def start(
             cwd=cwd,
             env=env,
             pass_fds=pass_fds,
+            held=True,
         )
     except (OSError, ValueError) as error:
         descendants.close()
@@ -225,11 +225,12 @@ def spawn(
     pass_fds: Sequence[int] = (),
     own_session: bool = True,
     limits: Mapping[str, int] = MappingProxyType({}),
+    held: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a program as leader of its own session and group, unless it needs the terminal's session; with
     pipes unless given files. `PWD` is set to its folder, which some programs trust; in a session of its own it
     gets no variables of a surrounding git. `limits` are `ulimit`
-    options for it and each child. Raises OSError, ValueError."""
+    options for it and each child. `held`: its `Descendants` let it run. Raises OSError, ValueError."""
     child = subprocess.Popen(
         [*_limited(limits), *argv],
         stdin=stdin,
@@ -237,8 +238,7 @@ def spawn(
         stderr=stderr,
         cwd=cwd,
         env=working_in(cwd, elsewhere(env) if own_session else env),
-        pass_fds=pass_fds,
-        start_new_session=own_session,
+        **system.in_own_group(own_session, pass_fds, held),
     )
     if own_session:
         leaders.add(child.pid)
@@ -477,17 +477,9 @@ def _watch(
     stderr `written` to a file is read from there."""
     began = heard = time.monotonic()
     deadline = None if timeout is None else began + timeout
-    exits = hasattr(os, "pidfd_open")
     followed = written if stderr.listener or silence is not None else None
-    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        for stream, tail in ((child.stdout, stdout), (child.stderr, stderr)):
-            if stream is not None:
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ, tail)
-        if exits:
-            descriptor = os.pidfd_open(child.pid)
-            stack.callback(os.close, descriptor)
-            selector.register(descriptor, selectors.EVENT_READ)
+    streams = (child.stdout, stdout.add), (child.stderr, stderr.add)
+    with contextlib.closing(system.Outputs(child.pid, streams)) as outputs:
         while not descendants.has_exited(child):
             remaining = None if deadline is None else deadline - time.monotonic()
             if silence is not None:
@@ -505,33 +497,14 @@ def _watch(
             if (exceeded := descendants.exceeded(child)) is not None:
                 return False, exceeded
             pauses = (
-                remaining if exits and not followed else _SLOW_POLL,
+                remaining if outputs.hears_end and not followed else _SLOW_POLL,
                 descendants.pause,
                 source.push() if source is not None else None,
             )
-            _read_ready(selector, min((pause for pause in pauses if pause is not None), default=None))
+            outputs.wait(min((pause for pause in pauses if pause is not None), default=None))
             if followed:
                 stderr.follow(followed)
-        # The child is gone; something it left behind may hold the pipes open for ever.
-        while _read_ready(selector, 0):
-            pass
+        outputs.drain()
         if followed:
             stderr.follow(followed)
     return False, descendants.exceeded(child)
-
-
-def _read_ready(selector: selectors.BaseSelector, wait: float | None) -> bool:
-    got = False
-    for key, _events in selector.select(wait):
-        if key.data is None:  # the child's exit
-            continue
-        try:
-            data = os.read(key.fd, _PIECE)
-        except BlockingIOError:
-            continue
-        if not data:
-            selector.unregister(key.fileobj)
-            continue
-        got = True
-        key.data.add(data)
-    return got

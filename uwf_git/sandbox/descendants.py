@@ -20,20 +20,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base import lifetime, log, system
-from uwf_git.sandbox.process_table import (
-    Process,
-    content,
-    end_each,
-    has_table,
-    notify,
-    numbers,
-    processes,
-    started_by,
-)
+from uwf_git.base.system import Process
+from uwf_git.sandbox.process_table import end_each, started_by
 
 if TYPE_CHECKING:
     from uwf_git.sandbox.limits import Bounds
@@ -47,7 +38,6 @@ _AGAIN = 5  # looks at a machine on which processes come and go
 _KERNEL = 2  # the parent of the kernel's threads
 _GUARDED = 5.0  # seconds for a guard that isn't needed any more to leave
 
-_PR_SET_CHILD_SUBREAPER = 36
 _ENDINGS = 5  # what is being ended may start another
 
 leaders: set[int] = set()
@@ -98,6 +88,7 @@ class Descendants:
             int, tuple[int, bool]
         ] = {}  # by number: when it was started, and whether it belongs
         self._guard: subprocess.Popen[bytes] | None = None
+        self.tree = system.Tree()
         # A step may run this program again: processes of the inner one belong to the outer one too, even if the
         # environment was replaced in between.
         outer = env.get(MARK) or os.environ.get(MARK)
@@ -105,6 +96,8 @@ class Descendants:
 
     def guard(self) -> None:
         """Kill them if this process dies, until `end`."""
+        if self.tree.is_known:
+            return  # the kernel does that
         path = f"{os.defpath}:{os.environ.get('PATH', '')}"
         env = {"PATH": path, **({MARK: outer} if (outer := os.environ.get(MARK)) else {})}
         groups = " ".join(self._bounds.groups) if self._bounds else ""
@@ -125,6 +118,7 @@ class Descendants:
 
     def started(self, process: subprocess.Popen[bytes]) -> None:
         """Tell the guard the process group."""
+        self.tree.add(process)
         self._say(f"{process.pid}\n")
 
     @property
@@ -163,13 +157,15 @@ class Descendants:
 
     def members(self, group: int) -> list[Process]:
         """Return the living members without zombies. Processes examined earlier are not examined again."""
+        if self.tree.is_known:
+            return list(system.processes(self.tree.members()))
         return self._divided(group)[0]
 
     def _divided(self, group: int) -> tuple[list[Process], list[Process]]:
         gone: set[int] = set()
         for _ in range(_AGAIN):
-            listed = set(numbers()) - {os.getpid()}
-            every = list(processes(listed))
+            listed = set(system.numbers()) - {os.getpid()}
+            every = list(system.processes(listed))
             belong = self._belonging(group, every)
             members = [process for process in every if process.pid in belong]
             # One that was listed and is gone may have started another after the list was made.
@@ -200,7 +196,7 @@ class Descendants:
         try:
             process.poll()
             # A stopped process wouldn't receive the first signal.
-            if self._signal(process.pid, signal.SIGTERM, signal.SIGCONT):
+            if self._signal(process.pid, signal.SIGTERM, *system.WAKING):
                 log.debug(
                     "A52FH7WV",
                     "ends process {process} and what it has started",
@@ -233,6 +229,7 @@ class Descendants:
 
     def close(self) -> None:
         """Release the guard and the limits."""
+        self.tree.close()
         guard, bounds = self._guard, self._bounds
         self._guard = self._bounds = None
         if bounds is not None:
@@ -257,7 +254,9 @@ class Descendants:
                 guard.stdin.flush()
 
     def _signal(self, group: int, *numbers: int) -> bool:
-        if not has_table():
+        if self.tree.is_known:
+            return self.tree.signal(group, *numbers)
+        if not system.has_processes():
             try:
                 for number in numbers or (0,):
                     os.killpg(group, number)
@@ -275,12 +274,12 @@ class Descendants:
                 with contextlib.suppress(OSError):
                     os.killpg(whole, system.KILL)
         for member in processes:
-            notify(member, *numbers)
+            system.notify(member, *numbers)
         return bool(processes)
 
     def _is_marked(self, process: Process) -> bool:
         try:
-            environment = content(f"/proc/{process.pid}/environ")
+            environment = system.environment_of(process.pid)
         except OSError:
             environment = b""
         if environment or process.parent in (0, _KERNEL):  # it is empty while a program is being loaded, too
@@ -292,10 +291,10 @@ class Descendants:
 def adopted(grace: float) -> Iterator[None]:
     """Adopt the orphans of commands that are run within, and end them: SIGTERM, after `grace` seconds SIGKILL."""
     global _depth
-    if not lifetime.is_own() or not _adopts(True):
+    if not lifetime.is_own() or not system.adopt_orphans(True):
         yield
         return
-    before = set(_children())
+    before = set(system.children())
     if not _depth:
         leaders.intersection_update(before)  # numbers are used again
     _depth += 1
@@ -303,11 +302,11 @@ def adopted(grace: float) -> Iterator[None]:
         yield
     finally:
         for _ in range(_ENDINGS):
-            if not _end_orphans([pid for pid in _children() if pid not in before | leaders], grace):
+            if not _end_orphans([pid for pid in system.children() if pid not in before | leaders], grace):
                 break
         _depth -= 1
         if not _depth:
-            _adopts(False)
+            system.adopt_orphans(False)
 
 
 def _end_orphans(children: list[int], grace: float) -> bool:
@@ -315,7 +314,7 @@ def _end_orphans(children: list[int], grace: float) -> bool:
     alive."""
     orphans = [pid for pid in children if _session(pid) != os.getsid(0)]
     left: list[Process] = []
-    for process in processes(orphans):
+    for process in system.processes(orphans):
         left += (process, *started_by(process.pid))
     if left:
         log.debug("5QK2ZC7M", "ends {count} orphans of a command", count=len(left))
@@ -331,21 +330,3 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return 0
-
-
-def _children() -> list[int]:
-    """Return this process's children, zombies included."""
-    pids: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            pids += map(int, content(f"{task}/children").split())
-    return pids
-
-
-def _adopts(yes: bool) -> bool:
-    """Have orphans among this process's descendants become its children, or init's again; return whether that works."""
-    if not has_table():
-        return False
-    import ctypes
-
-    return not ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from uwf_git.base import system
 from uwf_git.base.errors import RequirementUnmet
-from uwf_git.sandbox.process_table import content, has_table, made_at, parents_of, started_at
-from uwf_git.sandbox.programs import find_program
+from uwf_git.sandbox.process_table import parents_of, started_at
 from uwf_git.sandbox.step_variables import HOOK_VARIABLE, NONCE_VARIABLE
 
 _LOCK = r".*/uwf/locks/([0-9A-HJKMNP-TV-Z]{26})(?: \(deleted\))?"
@@ -34,7 +33,7 @@ def enclosing_step(environ: Mapping[str, str] | None = None) -> str | None:
     environ = os.environ if environ is None else environ
     if environ.get(NONCE_VARIABLE):
         return environ.get("UWF_THREAD") or _SOMEWHERE
-    for descriptor, path in _files(os.getpid()):
+    for descriptor, path in system.files_of(os.getpid()):
         # One of ours is closed in children; that of an agent's engine was passed to it.
         if (lock := re.fullmatch(_LOCK, path)) and os.get_inheritable(descriptor):
             return lock[1]
@@ -82,7 +81,7 @@ def _are_younger(*paths: Path) -> bool:
     """Return whether files were made since the step began, as far as that is known: the oldest process that belongs to
     it is the first that the engine started."""
     oldest = [os.getpid(), *(process for process, _ in _members())][-1]
-    began, times = started_at(oldest), [made_at(path) for path in paths]
+    began, times = started_at(oldest), [_made_at(path) for path in paths]
     return began is not None and all(item is not None and began <= item <= time.time() for item in times)
 
 
@@ -109,9 +108,11 @@ def _members() -> Iterator[tuple[int, str]]:
             yield process, named[len(_THREAD) :].decode("ascii", "replace") or _SOMEWHERE
         else:
             locks = [
-                (number, lock[1]) for number, path in _files(process) if (lock := re.fullmatch(_LOCK, path))
+                (number, lock[1])
+                for number, path in system.files_of(process)
+                if (lock := re.fullmatch(_LOCK, path))
             ]
-            passed = (thread for number, thread in locks if not _is_closed_in_children(process, number))
+            passed = (thread for number, thread in locks if not system.is_closed_in_children(process, number))
             if thread := next(passed, None):
                 yield process, thread
             else:
@@ -120,36 +121,14 @@ def _members() -> Iterator[tuple[int, str]]:
 
 
 def _environment(process: int) -> list[bytes]:
-    """Return the variables that a process was started with. Those of another user's are not readable."""
     try:
-        if has_table():
-            return content(f"/proc/{process}/environ").split(b"\0")
-        if program := find_program("ps"):
-            import subprocess
+        return system.environment_of(process).split(b"\0")
+    except OSError:  # another user's
+        return []
 
-            shown = [program, "-E", "-ww", "-o", "command=", "-p", str(process)]
-            return subprocess.run(shown, capture_output=True, check=False).stdout.split()
+
+def _made_at(path: Path) -> float | None:
+    try:
+        return system.made_at(path)
     except OSError:
-        pass
-    return []
-
-
-def _files(process: int) -> Iterator[tuple[int, str]]:
-    try:
-        with os.scandir(f"/proc/{process}/fd") as entries:
-            links = [(int(entry.name), entry.path) for entry in entries]
-    except OSError:
-        return
-    for descriptor, link in links:
-        try:
-            yield descriptor, os.readlink(link)  # noqa: PTH115 - pathlib takes five times as long
-        except OSError:
-            continue
-
-
-def _is_closed_in_children(process: int, descriptor: int) -> bool:
-    try:
-        flags = content(f"/proc/{process}/fdinfo/{descriptor}").split(b"flags:")[1].split()[0]
-    except (OSError, IndexError):
-        return True
-    return bool(int(flags, 8) & system.O_CLOEXEC)
+        return None

@@ -15,12 +15,13 @@ import os
 import secrets
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from uwf_git.base import log, system
-from uwf_git.sandbox.process_table import Process, processes
+from uwf_git.base.system import Process
 from uwf_git.sandbox.quota import Exceeded, Quota
 
 TWO, ONE = "version 2", "version 1"
@@ -45,7 +46,7 @@ def enforcement() -> str:
     """Describe how limits are enforced here."""
     group = _group(Quota(2.0**40, 1024))
     if group is None:
-        if Path("/proc/self/stat").exists():
+        if system.has_processes():
             return "watched: there is no control group that can be divided"
         return "not bounded but for the time of a process and the size of a file: there is no /proc"
     group.remove()
@@ -70,6 +71,8 @@ class Bounds:
     @property
     def before(self) -> list[str]:
         """The launcher that enters the group and execs the command."""
+        if sys.platform == "win32":
+            return []
         quota = self.quota
         script = [f"echo 0 > {shlex.quote(path)}" for path in self.groups]
         if quota.disk is not None:
@@ -135,7 +138,7 @@ class Bounds:
         held = process in inside
         if held and self.quota.cpu is None and self.quota.disk is None:
             return None
-        watched = list(processes(inside)) if held else members()
+        watched = list(system.processes(inside)) if held else members()
         quota, most = self.quota, self._most
         # A finished process's usage is added to its parent or lost: the largest sum is right.
         self._most = most = most._replace(

@@ -23,7 +23,6 @@ from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import make_folders, share
 from uwf_git.git.writers import Writers
-from uwf_git.sandbox.programs import find_program
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
 PROBE_SECONDS = 0.1
@@ -205,7 +204,7 @@ class Locks:
                     processes=processes,
                 )
             for pid in processes:
-                _signal(pid, number)
+                system.signal_group(pid, number)
             deadline = time.monotonic() + (grace if processes else 0)
             while self.is_held(thread):
                 if time.monotonic() >= deadline:
@@ -239,17 +238,10 @@ class Locks:
             return True
 
     def _end_run(self, thread: ThreadId, pid: int) -> None:
-        """Send SIGTERM to a process if it holds a run. Opened before the check, a descriptor of the process
-        cannot mean another one that got its pid."""
-        with contextlib.suppress(OSError):
-            name = _RUN + thread
-            process = os.pidfd_open(pid)
-            try:
-                if any(_openings(pid, name, (self._folder / name).stat())):
-                    log.info("R7WQ3KDN", "asks process {process} to end its run", process=pid)
-                    signal.pidfd_send_signal(process, signal.SIGTERM)
-            finally:
-                os.close(process)
+        """Ask a process to end if it holds a run."""
+        name = self._folder / f"{_RUN}{thread}"
+        if system.signal_opener(pid, name, signal.SIGTERM):
+            log.info("R7WQ3KDN", "asks process {process} to end its run", process=pid)
 
     def _holders(self, name: str) -> list[int]:
         opened = self._openers(name)
@@ -258,21 +250,13 @@ class Locks:
     def _openers(self, name: str) -> dict[int, bool]:
         """Return the other processes that have a lock file open, and whether they hold the lock."""
         path = self._folder / name
-        if not path.exists():
-            return {}
-        if not Path("/proc/self/fd").exists():
-            return dict.fromkeys(_openers_by_lsof(path), True)
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        status = path.stat()
-        return {pid: held for pid in pids if pid != os.getpid() for held in _openings(pid, name, status)}
+        return system.openers(path) if path.exists() else {}
 
     def _agents(self, thread: ThreadId) -> list[int]:
         """Return the holders that an engine started: leaders of another process group than their parent's.
         The engine itself notices the agent's end, records the attempt and releases the lock."""
-        from uwf_git.sandbox.process_table import processes
-
         holders = self._holders(thread)
-        leaders = (process for process in processes(holders) if process.group == process.pid)
+        leaders = (process for process in system.processes(holders) if process.group == process.pid)
         return [leader.pid for leader in leaders if leader.parent in (*holders, 1)]
 
     def _tidy(self, name: str) -> None:
@@ -332,35 +316,3 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except OSError:
         return False
-
-
-def _openings(pid: int, name: str, wanted: os.stat_result) -> list[bool]:
-    """Return for each open file of a process that is this lock file whether it holds the lock. The name
-    counts too, since an inode may be reused."""
-    try:
-        links = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return []
-    locks_held = []
-    for link in links:
-        with contextlib.suppress(OSError):
-            if os.path.samestat(link.stat(), wanted) and link.readlink().name == name:
-                locks_held.append("FLOCK" in Path(f"/proc/{pid}/fdinfo/{link.name}").read_text())
-    return [any(locks_held)] if locks_held else []
-
-
-def _openers_by_lsof(path: Path) -> list[int]:
-    import subprocess
-
-    if (program := find_program("lsof")) is None:
-        return []
-    done = subprocess.run([program, "-t", str(path)], capture_output=True, text=True, check=False)
-    return [int(line) for line in done.stdout.split() if int(line) != os.getpid()]
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(OSError):
-        if os.getpgid(pid) == pid and pid != os.getpgrp():
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import O_CLOEXEC as O_CLOEXEC
 from os import O_DIRECTORY as O_DIRECTORY
@@ -13,11 +13,17 @@ from os import O_NOCTTY as O_NOCTTY
 from os import O_NOFOLLOW as O_NOFOLLOW
 from os import O_NONBLOCK as O_NONBLOCK
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
 
 _PIECE = 1 << 16
 
 END_SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a process to end, besides Ctrl-C."""
+WAKING: tuple[int, ...] = (signal.SIGCONT,)
+"""What a stopped process needs so that it receives another signal."""
 KILL: int = signal.SIGKILL
 """The signal of which a process learns nothing, by the number in exit statuses."""
 
@@ -77,6 +83,15 @@ def entered(folder: str | Path) -> Iterator[None]:
         os.close(here)
 
 
+def signal_group(pid: int, number: int) -> None:
+    """Signal a process, with its group if it leads one that isn't this process's."""
+    with suppress(OSError):
+        if os.getpgid(pid) == pid and pid != os.getpgrp():
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+
+
 class AskedChild:
     """A child that is asked by its standard input and answers by its standard output, and to which Ctrl-C means
     nothing. Starting it does not copy this process."""
@@ -127,3 +142,76 @@ class AskedChild:
         with suppress(OSError):
             os.kill(self._process, KILL)
             os.waitpid(self._process, 0)
+
+
+def in_own_group(own: bool, descriptors: Sequence[int], held: bool = False) -> Mapping[str, Any]:
+    """Return the arguments of `subprocess.Popen` by which a child leads a group and a session of its own, away from the
+    terminal and its Ctrl-C, and inherits descriptors."""
+    return {"start_new_session": own, "pass_fds": descriptors}
+
+
+class Tree:
+    """The processes of a command as the kernel knows them. Here it doesn't: `sandbox.descendants` finds them."""
+
+    is_known = False
+
+    def add(self, child: subprocess.Popen[bytes]) -> None:
+        """Take in a child that was started `held`, and let it run. All that it starts is in, too."""
+
+    def members(self) -> list[int]:
+        return []
+
+    def signal(self, leader: int, *signals: int) -> bool:
+        """Signal all; return whether any lives."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Kill those that are left, where the kernel knows them."""
+
+
+class Outputs:
+    """What a child writes, given to `take` as it comes. With `hears_end`, `wait` also returns when the child ends."""
+
+    hears_end = hasattr(os, "pidfd_open")
+
+    def __init__(
+        self, child: int, streams: Sequence[tuple[IO[bytes] | None, Callable[[bytes], object]]]
+    ) -> None:
+        import selectors
+
+        self._selector = selectors.DefaultSelector()
+        self._end = -1
+        for stream, take in streams:
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                self._selector.register(stream, selectors.EVENT_READ, take)
+        if self.hears_end:
+            self._end = os.pidfd_open(child)
+            self._selector.register(self._end, selectors.EVENT_READ)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Take what has come; wait for something if nothing has. Return whether anything came."""
+        came = False
+        for key, _events in self._selector.select(seconds):
+            if key.data is None:  # the child's exit
+                continue
+            try:
+                data = os.read(key.fd, _PIECE)
+            except BlockingIOError:
+                continue
+            if not data:
+                self._selector.unregister(key.fileobj)
+                continue
+            came = True
+            key.data(data)
+        return came
+
+    def drain(self) -> None:
+        """Take what a child that is gone has written; something it left behind may hold the pipes open for ever."""
+        while self.wait(0):
+            pass
+
+    def close(self) -> None:
+        self._selector.close()
+        if self._end >= 0:
+            os.close(self._end)

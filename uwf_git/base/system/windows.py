@@ -7,12 +7,17 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
+
+from uwf_git.base.system.process import Process as Process
+
+if TYPE_CHECKING:
+    import subprocess
 
 O_CLOEXEC = getattr(os, "O_NOINHERIT", 0x80) | getattr(os, "O_BINARY", 0x8000)
 O_NONBLOCK = 0
@@ -22,6 +27,7 @@ O_NOFOLLOW = 1 << 29
 O_PATH = 0
 
 END_SIGNALS: tuple[int, ...] = (signal.SIGTERM, getattr(signal, "SIGBREAK", 21))
+WAKING: tuple[int, ...] = ()
 KILL: int = 9
 LINKS_OPEN_FILES = False
 
@@ -36,7 +42,11 @@ _LOCKED = 33
 _PLACE = 1 << 30  # of a lock, in units of 4 GiB: far behind any content, which others may read
 _PATIENCE = 2.0  # seconds that a file may be in use, by a reader or a virus scanner
 _PAUSE = 0.005
-_NEW_GROUP = 0x200
+_NEW_GROUP, _SUSPENDED = 0x200, 0x4
+_QUERY, _END = 0x1000, 0x1
+_JOB_LIMITS, _JOB_MEMBERS, _ENDS_WITH_JOB = 9, 3, 0x2000
+_KILLED = 137  # as a shell says of a program that was killed
+_SINCE_1601 = 11_644_473_600
 _FOLDER_LOCK = ".uwf-lock"
 
 
@@ -351,3 +361,241 @@ class AskedChild:
         self._child.kill()
         self._child.wait()
         self.forget()
+
+
+def in_own_group(own: bool, descriptors: Sequence[int], held: bool = False) -> Mapping[str, Any]:
+    """A child inherits no descriptors: a lock ends with this process, and `Tree` ends the child then."""
+    del descriptors
+    return {"creationflags": (_NEW_GROUP if own else 0) | (_SUSPENDED if held else 0)}
+
+
+class Tree:
+    """A job: all that its first process starts is in it, and ends when it is closed, also by this process's end."""
+
+    is_known = True
+
+    def __init__(self) -> None:
+        import ctypes
+
+        kernel = _kernel()
+        kernel.CreateJobObjectW.restype = ctypes.c_void_p
+        self._job = ctypes.c_void_p(kernel.CreateJobObjectW(None, None))
+        limits = (ctypes.c_uint64 * 18)()  # JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+        limits[2] = _ENDS_WITH_JOB
+        kernel.SetInformationJobObject(self._job, _JOB_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
+
+    def add(self, child: subprocess.Popen[bytes]) -> None:
+        import ctypes
+
+        process = ctypes.c_void_p(int(child._handle))  # type: ignore[attr-defined, unused-ignore]
+        if not _kernel().AssignProcessToJobObject(self._job, process):
+            error = _failure()
+            child.kill()
+            raise error
+        ntdll = ctypes.WinDLL("ntdll")  # type: ignore[attr-defined, unused-ignore]
+        ntdll.NtResumeProcess(process)
+
+    def members(self) -> list[int]:
+        import ctypes
+
+        most = 4096
+        answer = (ctypes.c_size_t * (1 + most))()
+        if not _kernel().QueryInformationJobObject(
+            self._job, _JOB_MEMBERS, ctypes.byref(answer), ctypes.sizeof(answer), None
+        ):
+            return []
+        return list(answer[1 : 1 + (answer[0] >> 32)])
+
+    def signal(self, leader: int, *signals: int) -> bool:
+        members = self.members()
+        if members and KILL in signals:
+            _kernel().TerminateJobObject(self._job, _KILLED)
+        elif members and signals and leader in members:
+            with suppress(OSError):  # without a console nothing can be asked
+                os.kill(leader, signal.CTRL_BREAK_EVENT)  # type: ignore[attr-defined, unused-ignore]
+        return bool(members)
+
+    def close(self) -> None:
+        if self._job:
+            _kernel().CloseHandle(self._job)
+            self._job.value = None
+
+
+class Outputs:
+    """No call here waits for a pipe and a time, so a thread reads each."""
+
+    hears_end = False
+
+    def __init__(
+        self, _child: int, streams: Sequence[tuple[IO[bytes] | None, Callable[[bytes], object]]]
+    ) -> None:
+        import queue
+        import threading
+
+        self._heard: queue.SimpleQueue[tuple[Callable[[bytes], object], bytes]] = queue.SimpleQueue()
+        self._open = 0
+        for stream, take in streams:
+            if stream is not None:
+                self._open += 1
+                threading.Thread(target=self._listen, args=(stream, take), daemon=True).start()
+
+    def _listen(self, stream: IO[bytes], take: Callable[[bytes], object]) -> None:
+        data = b"-"
+        while data:
+            try:
+                data = os.read(stream.fileno(), 1 << 16)
+            except (OSError, ValueError):  # closed
+                data = b""
+            self._heard.put((take, data))
+
+    def wait(self, seconds: float | None) -> bool:
+        import queue
+
+        try:
+            take, data = self._heard.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        if data:
+            take(data)
+        else:
+            self._open -= 1
+        return bool(data)
+
+    def drain(self) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while self._open and time.monotonic() < deadline:
+            self.wait(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        pass
+
+
+def signal_group(pid: int, number: int) -> None:
+    with suppress(OSError):
+        os.kill(pid, number)  # which ends it, whatever the number
+
+
+def has_processes() -> bool:
+    return True
+
+
+def _parents() -> dict[int, tuple[int, int]]:
+    """Return the parent and the number of threads of each process."""
+    import ctypes
+
+    class Entry(ctypes.Structure):
+        _fields_ = (
+            ("size", ctypes.c_uint32),
+            ("usage", ctypes.c_uint32),
+            ("pid", ctypes.c_uint32),
+            ("heap", ctypes.c_size_t),
+            ("module", ctypes.c_uint32),
+            ("threads", ctypes.c_uint32),
+            ("parent", ctypes.c_uint32),
+            ("priority", ctypes.c_int32),
+            ("flags", ctypes.c_uint32),
+            ("name", ctypes.c_wchar * 260),
+        )
+
+    kernel = _kernel()
+    kernel.CreateToolhelp32Snapshot.restype = ctypes.c_void_p
+    snapshot = ctypes.c_void_p(kernel.CreateToolhelp32Snapshot(2, 0))
+    entry = Entry(size=ctypes.sizeof(Entry))
+    table: dict[int, tuple[int, int]] = {}
+    try:
+        more = kernel.Process32FirstW(snapshot, ctypes.byref(entry))
+        while more:
+            table[entry.pid] = entry.parent, entry.threads
+            more = kernel.Process32NextW(snapshot, ctypes.byref(entry))
+    finally:
+        kernel.CloseHandle(snapshot)
+    return table
+
+
+def numbers() -> list[int]:
+    return [*_parents()]
+
+
+def processes(wanted: Iterable[int]) -> Iterator[Process]:
+    import ctypes
+
+    kernel, table = _kernel(), _parents()
+    kernel.OpenProcess.restype = ctypes.c_void_p
+    for pid in wanted:
+        opened = kernel.OpenProcess(_QUERY, 0, pid) if pid in table else None
+        if not opened:
+            continue
+        handle = ctypes.c_void_p(opened)
+        times, counters = (ctypes.c_uint64 * 4)(), (ctypes.c_size_t * 9)()
+        try:
+            places = [ctypes.byref(times, 8 * number) for number in range(4)]
+            if not kernel.GetProcessTimes(handle, *places):
+                continue
+            kernel.K32GetProcessMemoryInfo(handle, ctypes.byref(counters), ctypes.sizeof(counters))
+        finally:
+            kernel.CloseHandle(handle)
+        made, ended, in_kernel, in_program = times
+        if not ended:
+            parent, threads = table[pid]
+            yield Process(pid, parent, pid, made, threads, (in_kernel + in_program) / 1e7, counters[2])
+
+
+def seconds_of(process: Process) -> float:
+    return process.start / 1e7 - _SINCE_1601
+
+
+def environment_of(_pid: int) -> bytes:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def notify(process: Process, *signals: int) -> None:
+    import ctypes
+
+    if not signals:
+        return
+    kernel = _kernel()
+    kernel.OpenProcess.restype = ctypes.c_void_p
+    if handle := kernel.OpenProcess(_END, 0, process.pid):  # held, its number is not used again
+        if is_there(process):
+            kernel.TerminateProcess(ctypes.c_void_p(handle), _KILLED)
+        kernel.CloseHandle(ctypes.c_void_p(handle))
+
+
+def is_there(process: Process) -> bool:
+    return any(item.start == process.start for item in processes((process.pid,)))
+
+
+def made_at(path: Path) -> float | None:
+    status = path.stat()
+    return float(getattr(status, "st_birthtime", status.st_ctime))
+
+
+def files_of(_pid: int) -> Iterator[tuple[int, str]]:
+    return iter(())
+
+
+def is_closed_in_children(_pid: int, _descriptor: int) -> bool:
+    return True
+
+
+def openers(path: Path) -> dict[int, bool]:
+    """Return the process that holds a file: whoever takes its lock writes its number there."""
+    del path
+    return {}
+
+
+def signal_opener(pid: int, path: Path, number: int) -> bool:
+    del pid, path, number
+    return False
+
+
+def works_below(_program: str, _folder: Path, _named: Path) -> bool:
+    return False
+
+
+def children() -> list[int]:
+    return [process.pid for process in processes(numbers()) if process.parent == os.getpid()]
+
+
+def adopt_orphans(_yes: bool) -> bool:
+    return False
