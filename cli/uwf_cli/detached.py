@@ -12,6 +12,7 @@ import click
 
 from uwf_cli.invocation import Invocation, itself
 from uwf_cli.views import Record
+from uwf_git.base import system
 from uwf_git.base.errors import Usage
 from uwf_git.base.lifetime import deferred
 from uwf_git.sandbox.child import spawn
@@ -35,6 +36,7 @@ def detach(
     from uwf_git.api.waiting import raise_if_waiting
     from uwf_git.config.resolve import AgentOptions
 
+    system.require("runs in the background")
     instance = invocation.instance
     if "UWF_THREAD" in os.environ:
         raise Usage(

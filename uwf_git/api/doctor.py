@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.api.exchange import Git, git_for, refs_of_project
-from uwf_git.base import extensions
+from uwf_git.base import extensions, system
 from uwf_git.base.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.base.text import counted
 from uwf_git.config.policy import RUN, tighten
@@ -77,6 +77,8 @@ _ACCEPTS = "says that the store is as it should be"
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
 FIX = "uwf doctor --fix"
+_DRIVES = frozenset(("9p", "drvfs"))
+"""The file systems by which WSL sees drives of Windows."""
 SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
@@ -149,7 +151,7 @@ class Doctor(NamedTuple):
             there = (root / FILE).exists()
             yield Check("config", OK, FILE if there else f"no {FILE}; uwf-rehearse makes up the answers")
         secrets = root / ".env"
-        if secrets.exists() and secrets.stat().st_mode & 0o077:
+        if secrets.exists() and not system.is_private(secrets.stat()):
             if self.fix:
                 secrets.chmod(0o600)
                 yield Check(".env", OK, "now readable by you alone")
@@ -239,6 +241,10 @@ class Doctor(NamedTuple):
         version = marker.read_text(encoding="utf-8").strip() if marker.is_file() else "none yet"
         kind = "the project's own" if location.here else "the root's"
         yield Check("store", OK, f"{location.git_dir}, {kind}, format {version}")
+        if system.is_in_windows() and system.file_system(location.git_dir) in _DRIVES:
+            message = "it is on a drive of Windows, where neither locks nor syncs are those of Linux"
+            hint = "keep it in the files of WSL, as ~/.uncaged/workflow, and fetch it there: uwf pull"
+            yield Check("store", WARNING, message, hint)
         if missing := instance.store.repository.config.missing_identity:
             yield Check("identity", WARNING, missing, SET_IDENTITY)
         yield from _writing(path, private)

@@ -116,6 +116,9 @@ def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | N
 
 @lru_cache(maxsize=8)
 def _tried(program: str | None, network: bool) -> Sandbox:
+    if system.NAME != "Linux":
+        reason = f"bubblewrap, which confines them, is not there on {system.NAME}"
+        return Sandbox(None, reason, "run uwf in a container or virtual machine of Linux")
     if program is None:
         return Sandbox(None, "bwrap is not installed", f"install it, as with: apt-get install {PACKAGE}")
     argv = [program, *enclosure(network), "--", "/bin/sh", "-c", ":"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -193,6 +194,7 @@ def start(
             raise Unavailable(
                 f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path"
             )
+        system.check_arguments(program, argv[1:])
         process = spawn(
             [*descendants.before, os.path.abspath(program), *argv[1:]],  # noqa: PTH100
             stdin=stdin,
@@ -265,7 +267,7 @@ def working_in(folder: Path | None, env: Mapping[str, str]) -> dict[str, str]:
 
 def _limited(limits: Mapping[str, int]) -> list[str]:
     """Return a shell that sets limits and execs the command, three times as fast as forking this process."""
-    if not limits:
+    if not limits or sys.platform == "win32":
         return []
     # Soft ones: at a hard limit of time the kernel kills without a word.
     orders = "".join(f"ulimit -S -{kind} {at_most} 2>/dev/null\n" for kind, at_most in limits.items())
@@ -439,7 +441,8 @@ class _Feed:
         self._pipe = pipe
         self._more = more
         self._rest = b""
-        os.set_blocking(pipe.fileno(), False)
+        if sys.platform != "win32":
+            os.set_blocking(pipe.fileno(), False)
 
     def push(self) -> float | None:
         """Write what there is, and return the seconds until the next look, None once the input has ended."""

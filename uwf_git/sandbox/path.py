@@ -39,6 +39,7 @@ def identity(status: os.stat_result) -> Identity:
 def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
     """Open a folder for the block; relative paths start at `inside`. Raises OSError, also if the last name is
     a link."""
+    system.require("tools that are confined to folders")
     descriptor = system.open_file(path, FOLDER, dir_fd=inside)
     try:
         yield descriptor
@@ -49,6 +50,7 @@ def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
 @contextlib.contextmanager
 def opened_below(folder: Path, parts: Iterable[str]) -> Iterator[int]:
     """Open a folder below another by descriptors, so that no link can redirect it. Raises OSError."""
+    system.require("tools that are confined to folders")
     descriptor = system.open_file(folder, FOLDER)
     try:
         for name in parts:
@@ -164,6 +166,7 @@ class _Steps:
     """One walk. `_open` are the descriptors from the mount on, `_names` the names of all but the first."""
 
     def __init__(self, mount: Mount, rules: Rules) -> None:
+        system.require("tools that are confined to folders")
         self._mount = mount
         self._rules = rules
         self._open = [system.open_file(mount.path, FOLDER)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,19 @@ _LOCAL = (
     r"|INTERNAL_SUPER_PREFIX|NAMESPACE|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE|SHALLOW_FILE"
     r"|WORK_TREE|ATTR_SOURCE|(?:LITERAL|GLOB|NOGLOB|ICASE)_PATHSPECS)"
 )
+# Paths are compared as POSIX writes them; a drive of Windows is a folder of the root then.
+_SUFFIX = ""
+if sys.platform == "win32":
+    _SUFFIX = ".exe"
+
+    def _plain(path: str) -> str:
+        return "/" + os.path.normcase(path).replace("\\", "/").lstrip("/")
+
+    def _native(place: str) -> str:
+        return place[1:] or "/"
+else:
+    _plain = _native = str
+
 _folders: set[Path] = set()
 _sources: dict[Path, Callable[[], Iterable[Path]]] = {}
 
@@ -66,7 +80,7 @@ def find_with_path(name: str, folder: Path | None) -> tuple[str | None, str]:
 
 def _program(name: str, entries: Iterable[str], projects: Collection[str]) -> str | None:
     for folder in entries:
-        path = os.path.join(folder, name)
+        path = os.path.join(folder, name + _SUFFIX)
         if os.path.isfile(path) and os.access(path, os.X_OK) and not _leads_into(path, projects):
             return path
     return None
@@ -86,7 +100,7 @@ def _trusted(entries: Iterable[str], projects: Collection[str]) -> str:
 def reaches_into(path: Path, project: Path) -> bool:
     """Return whether an absolute path, or any link on its way, is in a project. The project's path has no
     links."""
-    return _leads_into(str(path), {str(project)})
+    return _leads_into(str(path), {_plain(str(project))})
 
 
 def _entries(projects: Collection[str], environ: Mapping[str, str] | None) -> Iterator[str]:
@@ -97,7 +111,7 @@ def _entries(projects: Collection[str], environ: Mapping[str, str] | None) -> It
 
 
 def _leads_into(path: str, projects: Collection[str]) -> bool:
-    return any(place in projects for place in _places(path))
+    return any(place in projects for place in _places(_plain(path)))
 
 
 def _places(path: str) -> Iterator[str]:
@@ -110,7 +124,7 @@ def _places(path: str) -> Iterator[str]:
         place = here.rpartition("/")[0] if part == ".." else f"{here}/{part}"
         yield place or "/"
         try:
-            target = os.readlink(place)
+            target = _plain_link(os.readlink(_native(place)))
         except (OSError, ValueError):
             here = place
             continue
@@ -122,8 +136,13 @@ def _places(path: str) -> Iterator[str]:
             here = ""
 
 
+def _plain_link(target: str) -> str:
+    """Return where a link leads; a relative way stays one."""
+    return _plain(target) if os.path.isabs(target) else target.replace(os.sep, "/")
+
+
 def _projects(folders: Iterable[Path | None]) -> frozenset[str]:
-    home = os.path.realpath(Path.home())
+    home = _plain(os.path.realpath(Path.home()))
     here = frozenset(folder.absolute() if folder else _working_folder() for folder in (None, *folders))
     avoided = frozenset(_folders).union(*(source() for source in _sources.values()))
     return _projects_of(here, home) | _projects_avoided(avoided, home)
@@ -139,7 +158,7 @@ def _working_folder() -> Path:
 def _projects_of(folders: Iterable[Path], home: str) -> frozenset[str]:
     homes, repositories, projects = {home, *_above(home)}, _Repositories(), set[str]()
     for folder in folders:
-        here = os.path.realpath(folder)
+        here = _plain(os.path.realpath(folder))
         around = repositories.around(here) - homes
         projects |= around or {here} - homes
     return frozenset(projects)
@@ -157,7 +176,7 @@ class _Repositories(dict[str, frozenset[str]]):
     def __missing__(self, folder: str) -> frozenset[str]:
         self[folder] = frozenset()  # cycles end here
         pointer = f"{folder}/.git"
-        if os.path.lexists(pointer):
+        if os.path.lexists(_native(pointer)):
             main = _main(pointer)
             self[folder] = frozenset((folder, *((main, *self.around(main)) if main else ())))
         return self[folder]
@@ -170,12 +189,13 @@ def _above(folder: str) -> Iterator[str]:
 
 
 def _main(pointer: str) -> str | None:
+    pointer = _native(pointer)
     git_dir = _line(pointer).removeprefix("gitdir:").strip()
     if not git_dir:
         return None
     folder = os.path.join(os.path.dirname(pointer), git_dir)
     try:
-        common = os.path.realpath(os.path.join(folder, _line(f"{folder}/commondir") or "."))
+        common = _plain(os.path.realpath(os.path.join(folder, _line(f"{folder}/commondir") or ".")))
     except ValueError:  # no path
         return None
     within, _, name = common.rpartition("/uwf-worktrees/")  # the git directory of a thread's worktree

@@ -47,6 +47,7 @@ class WarmPool:
     environment `env`, which inherit the descriptors `pass_fds`."""
 
     def __init__(self, program: str, env: Mapping[str, str], pass_fds: Sequence[int] = ()) -> None:
+        system.require("threads, calls and actions in processes beside this one")
         self._program = program
         self._env = env
         self._pass_fds = tuple(pass_fds)

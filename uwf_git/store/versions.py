@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.base.extensions import RefKind
+from uwf_git.base.names import same_file
 from uwf_git.base.text import counted, harmless, nearest
 from uwf_git.format import cbor
 from uwf_git.format.builtin import META
@@ -197,6 +198,11 @@ class Versions(ABC, Generic[Defined]):
             if old is not None and self.holds(old, definition):
                 return self._version(old)
             self._store.before_record(NewRecord(self.kind, name))
+            if old is None and (other := same_file(name, self.names())):
+                raise Invalid(
+                    f"{name} and {other}, which is there, are one file on macOS and Windows",
+                    f"choose another name, or put it as {other}",
+                )
             try:
                 with self._store.together():
                     return self.move(name, old, self.write(definition, [old] if old else []))

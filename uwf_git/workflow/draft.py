@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from uwf_git.base.names import windows_problem
 from uwf_git.base.text import one_line
 from uwf_git.format.amounts import parse_budget, parse_duration
 from uwf_git.format.fields import Fields, kind_of, own_items
@@ -167,6 +168,9 @@ class _Reader(Fields):
         name = self.text(top, (), "name", "the workflow") or ""
         if name and (problem := name_problem(name)):
             self._findings.error(("name",), "bad-name", f'workflow name "{name}" {problem}')
+        elif name and (problem := windows_problem(name)):
+            hint = "choose another, so that the workflow can be pulled there"
+            self._findings.warning(("name",), "device-name", f'workflow name "{name}" {problem}', hint)
         roles_data = self._section(top, "roles")
         roles = self._roles(roles_data)
         declared = frozenset(role for role in roles_data if not role.startswith("x-"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from uwf_git.base.system.posix import *  # noqa: F403
 from uwf_git.base.system.process import Process as Process
 
+NAME = "Linux"
 O_PATH: int = getattr(os, "O_PATH", 0)
 """Open a file without reading it."""
 _FICLONE = 0x40049409
@@ -72,6 +73,14 @@ def boot_id() -> bytes:
 def file_system(path: str | Path) -> str:
     """Return the kind of file system that a path is on, "" if that is not known. Raises OSError."""
     return _file_system(os.stat(path).st_dev)  # noqa: PTH116
+
+
+def is_in_windows() -> bool:
+    """Return whether this Linux is one in Windows, WSL."""
+    try:
+        return b"microsoft" in content("/proc/sys/kernel/osrelease").lower()
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=16)

@@ -16,6 +16,7 @@ from pathlib import Path
 from uwf_git.base.system.posix import *  # noqa: F403
 from uwf_git.base.system.process import Process as Process
 
+NAME = "macOS"
 O_PATH: int = getattr(os, "O_EVTONLY", 0x8000) | os.O_NONBLOCK
 
 _F_FULLFSYNC = 51
@@ -77,6 +78,10 @@ def file_system(path: str | Path) -> str:
         if not statfs(os.fsencode(path), answer):
             return answer.raw[_KIND : _KIND + 16].split(b"\0")[0].decode("ascii", "replace")
     return ""
+
+
+def is_in_windows() -> bool:
+    return False
 
 
 def keeps_order_of_names(_device: int) -> bool:

@@ -27,6 +27,11 @@ WAKING: tuple[int, ...] = (signal.SIGCONT,)
 KILL: int = signal.SIGKILL
 """The signal of which a process learns nothing, by the number in exit statuses."""
 
+
+def require(_what: str) -> None:
+    """Raise UwfError where this system, and so ours on it, doesn't have what a plural noun names."""
+
+
 LINKS_OPEN_FILES = True
 """Whether an open file can be given another name, and that can be removed again."""
 
@@ -37,6 +42,11 @@ replace = os.replace
 remove = os.unlink
 set_mode = os.fchmod
 user = os.getuid
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Return whether only its owner can read and write a file, as far as its mode says."""
+    return not status.st_mode & 0o077
 
 
 def lock(descriptor: int, shared: bool = False, wait: bool = False) -> None:
@@ -148,6 +158,10 @@ def in_own_group(own: bool, descriptors: Sequence[int], held: bool = False) -> M
     """Return the arguments of `subprocess.Popen` by which a child leads a group and a session of its own, away from the
     terminal and its Ctrl-C, and inherits descriptors."""
     return {"start_new_session": own, "pass_fds": descriptors}
+
+
+def check_arguments(_program: str, _arguments: Sequence[str]) -> None:
+    """Raise ValueError for arguments that a program would not get as they are."""
 
 
 class Tree:

@@ -4,6 +4,7 @@ removed meanwhile."""
 from __future__ import annotations
 
 import errno
+import ntpath
 import os
 import signal
 import time
@@ -19,6 +20,7 @@ from uwf_git.base.system.process import Process as Process
 if TYPE_CHECKING:
     import subprocess
 
+NAME = "Windows"
 O_CLOEXEC = getattr(os, "O_NOINHERIT", 0x80) | getattr(os, "O_BINARY", 0x8000)
 O_NONBLOCK = 0
 O_NOCTTY = 0
@@ -47,7 +49,16 @@ _QUERY, _END = 0x1000, 0x1
 _JOB_LIMITS, _JOB_MEMBERS, _ENDS_WITH_JOB = 9, 3, 0x2000
 _KILLED = 137  # as a shell says of a program that was killed
 _SINCE_1601 = 11_644_473_600
+_FOR_BATCH = frozenset('"%!&|<>^\r\n')
 _FOLDER_LOCK = ".uwf-lock"
+
+
+def require(what: str) -> None:
+    from uwf_git.base.errors import UwfError
+
+    raise UwfError(
+        f"{what} are not there on Windows", "run uwf in WSL, with the store in its own file system"
+    )
 
 
 @cache
@@ -84,9 +95,10 @@ def _handle(descriptor: int) -> Any:
 
 def long_path(path: str) -> str:
     """Return a path that may be longer than 260 characters."""
-    whole = os.path.abspath(path)  # noqa: PTH100
+    whole = path if ntpath.isabs(path) else ntpath.join(os.getcwd(), path)  # noqa: PTH109
     if len(whole) < 248 or whole.startswith("\\\\?\\"):
         return path
+    whole = ntpath.normpath(whole)
     return f"\\\\?\\UNC\\{whole[2:]}" if whole.startswith("\\\\") else f"\\\\?\\{whole}"
 
 
@@ -270,6 +282,10 @@ def set_mode(descriptor: int, mode: int) -> None:
 set_mode_unread = set_mode
 
 
+def is_private(_status: os.stat_result) -> bool:
+    return True  # that is for access lists to say, and those of a user's folder do
+
+
 def user() -> int:
     """Return the number that os.stat gives the owner of each file."""
     return 0
@@ -311,6 +327,10 @@ def file_system(path: str | Path) -> str:
     ):
         return kind.value.lower()
     return ""
+
+
+def is_in_windows() -> bool:
+    return False
 
 
 def keeps_order_of_names(_device: int) -> bool:
@@ -367,6 +387,14 @@ def in_own_group(own: bool, descriptors: Sequence[int], held: bool = False) -> M
     """A child inherits no descriptors: a lock ends with this process, and `Tree` ends the child then."""
     del descriptors
     return {"creationflags": (_NEW_GROUP if own else 0) | (_SUSPENDED if held else 0)}
+
+
+def check_arguments(program: str, arguments: Sequence[str]) -> None:
+    """The shell that runs a batch file reads its arguments as commands, however they are quoted."""
+    if program.lower().endswith((".bat", ".cmd")):
+        for argument in arguments:
+            if not _FOR_BATCH.isdisjoint(argument):
+                raise ValueError("a batch file reads its arguments as commands: name its program")
 
 
 class Tree:

@@ -49,6 +49,7 @@ from uwf_git.plugin import (
     one_line,
     processes,
     signals_deferred,
+    system,
 )
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Live:
         self._searched = 0
         self._is_closed = False
         self._process: subprocess.Popen[bytes] | None = None
+        system.require("workflows that are code")
         self._descendants = Descendants(confined.env)
         self._stack = contextlib.ExitStack()
         self._stack.callback(confined.close)

@@ -16,7 +16,6 @@ import json
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -229,7 +228,7 @@ class Invitations:
             raise self._unreliable(error.strerror or str(error)) from None
         mark = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode, status.st_uid
         if mark != self._read[0]:
-            if status.st_uid != system.user() or stat.S_IMODE(status.st_mode) & ~_MINE:
+            if status.st_uid != system.user() or not system.is_private(status):
                 raise self._unreliable("others than you may read or write it")
             self._read = mark, self._parsed()
         return self._read[1]

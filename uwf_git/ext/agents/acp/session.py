@@ -34,6 +34,7 @@ from uwf_git.plugin import (
     log,
     processes,
     sum_tokens,
+    system,
 )
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Session:
         self._is_interrupted = False  # the turn, for a remark
         self._connection: Connection | None = None
         self._exceeded: QuotaExceeded | None = None
+        system.require("agents of the Agent Client Protocol")
         self._descendants = Descendants(
             enforcement.environment(settings.env, self._forbidden), settings.quota
         )
