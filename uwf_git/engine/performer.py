@@ -4,7 +4,6 @@ its bare name, else as a child."""
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
