@@ -23,6 +23,8 @@ ELSEWHERE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "RELEASING.md": "releasing.md",
+    "SECURITY.md": "security.md",
     "examples/README.md": "examples.md",
     "examples": "examples.md",
 }

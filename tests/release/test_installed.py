@@ -31,18 +31,7 @@ _INDEX = {
 }
 _HOME = os.environ.get("HOME", "/")
 
-QUICK_START = """
-set -e
-uwf guide example > solve-issue.yaml
-uwf workflow put solve-issue.yaml
-uwf run solve-issue -p "The CSV export does not quote commas."
-uwf thread fork @ --from-role reviewer
-uwf thread step @ --agent "uwf-exec sh -c 'echo No test has a comma.; exit 1'"
-uwf thread list --all
-uwf thread read @ --format text
-uwf verify
-uwf export @ --html run.html
-"""
+QUICK_START = SOURCES / "tests/release/quick_start.sh"
 
 
 class Wheels(NamedTuple):
@@ -119,7 +108,7 @@ def test_the_quick_start_runs_with_the_packages_of_each_end(
     )
     call(uv, "pip", "install", "-q", *python, "-r", pins, wheels.wheel)
     bare["PATH"] = f"{venv / 'bin'}:{bare['PATH']}"
-    call("sh", "-c", QUICK_START, env=bare, cwd=tmp_path)
+    call("sh", QUICK_START, env=bare, cwd=tmp_path)
     where = call(
         venv / "bin/python", "-P", "-c", "import uwf_git; print(uwf_git.__file__)", env=bare, cwd=tmp_path
     )
@@ -196,3 +185,16 @@ def test_other_programs_find_nothing_wrong_with_the_wheel_and_the_sdist(
     sdist = build("sdist", SOURCES, tmp_path)
     call(program("twine"), "check", "--strict", wheels.wheel, sdist)
     call(program("check-wheel-contents"), "--toplevel", "uwf_git,uwf_cli", wheels.wheel)
+
+
+def test_the_bill_of_materials_names_the_licence_and_every_package(wheels: Wheels, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    call(program("uv"), "venv", "-q", "--python", sys.executable, venv)
+    install = ["--no-index", "--find-links", wheels.folder, wheels.wheel]
+    call(program("uv"), "pip", "install", "-q", "--python", venv, *install)
+    options = ("--pyproject", SOURCES / "pyproject.toml", "--output-reproducible", "--validate", "-o", "-")
+    bill = json.loads(call(program("cyclonedx-py"), "environment", *options, venv))
+    assert bill["metadata"]["component"]["name"] == "uwf-git"
+    names = {component["name"].lower() for component in bill["components"]}
+    assert {"click", "pygit2", "python-liquid", "httpx", "jsonata-python", "pyyaml"} <= names
+    assert bill["specVersion"] == "1.6"
