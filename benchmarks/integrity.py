@@ -56,6 +56,8 @@ class PlainAttacker(MemoryAdapter):
     name = "plain"
     detection_point = "audit"
     supports_replay = supports_metadata = supports_snapshot = True
+    note_at: tuple[str, ...] = ()
+    """The part of an output that has the note."""
 
     # What the user does
 
@@ -164,11 +166,18 @@ class PlainAttacker(MemoryAdapter):
     def _records(self, thread: ThreadId) -> list[Record]:
         records = []
         for seq, commit in enumerate(self._commits(thread)):
-            note = json.loads(self._git[_output(self._git, commit)[1]].data)["payload"]["note"]
+            node = json.loads(self._git[_output(self._git, commit)[1]].data)
+            note = self._noting(node)["note"]
             by = commit.committer
             fields = {"note": note, "committer": f"{by.name} {by.email} {by.time}", "thread": thread}
             records.append(Record(seq, fields))
         return records
+
+    def _noting(self, node: Any) -> Any:
+        part = node["payload"]
+        for key in self.note_at:
+            part = part[key]
+        return part
 
     def _rebuild(self, thread: ThreadId, records: Sequence[Record]) -> None:
         """Make the thread one with these records; the unchanged ones at its beginning keep their commits."""
@@ -191,7 +200,7 @@ class PlainAttacker(MemoryAdapter):
             template = templates[min(at, len(templates) - 1)]
             path, oid = _output(self._git, template)
             node = json.loads(self._git[oid].data)
-            node["payload"]["note"] = record.fields["note"]
+            self._noting(node)["note"] = record.fields["note"]
             blob = self._git.create_blob(json.dumps(node, separators=(",", ":")).encode())
             tree = _with(self._git, template.tree, path, blob)
             base = self._commit(base, template, tree, record)

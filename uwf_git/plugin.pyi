@@ -152,6 +152,7 @@ from uwf_git.api.progress import step_value as step_value
 from uwf_git.api.published_requirements import unmet_requirements as unmet_requirements
 from uwf_git.api.removal import delete_there as _delete_threads_there
 from uwf_git.api.removal import expire as _expire_thread
+from uwf_git.api.removal import remove as _remove_thread
 from uwf_git.api.run import Options as _RunOptions
 from uwf_git.api.run import run as _run_thread
 from uwf_git.api.run import step as _step_once
@@ -160,6 +161,7 @@ from uwf_git.api.spending import runs_of_heads as runs_of_heads
 from uwf_git.api.spending import sums as _spending_sums
 from uwf_git.api.start import Start as _ThreadStart
 from uwf_git.api.start import warn_of_limit as warn_of_limit
+from uwf_git.api.store import open_instance as open_instance
 from uwf_git.api.transcript import Transcript as Transcript
 from uwf_git.api.transcript import steps_of as steps_of
 from uwf_git.api.versions import bundle_of as bundle_of
@@ -520,6 +522,7 @@ from uwf_git.format.ids import is_hash as is_hash
 from uwf_git.format.ids import is_thread_id as is_thread_id
 from uwf_git.format.ids import milliseconds_of as milliseconds_of
 from uwf_git.format.ids import name_problem as name_problem
+from uwf_git.format.ids import new_thread_id as new_thread_id
 from uwf_git.format.ids import parse_thread_id as parse_thread_id
 from uwf_git.format.json_text import read_json as read_json
 from uwf_git.format.kinds import COMPLETE as _COMPLETE_CONDITION
@@ -1040,6 +1043,7 @@ registered_versions = _registered_versions
 related_threads = _related_threads
 remark_fate = _remark_fate
 remark_on = _remark_on
+remove_thread = _remove_thread
 author_name = _author_name
 node_places = _node_places
 node_weight = _node_weight

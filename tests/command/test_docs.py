@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 from conftest import EXAMPLES, REPOSITORY, Uwf
+from interop import GUIDES
 from shell_session import File, Mismatch, Session, parse
 from uwf_cli.tree import uwf as command_tree
 from warm import shared as warm_uwf
@@ -39,7 +40,9 @@ FLEETS = REFERENCE / "fleets.md"
 WITH_EXAMPLES = [
     path
     for path in DOCUMENTS
-    if "```console" in path.read_text(encoding="utf-8") and path.parent != REFERENCE
+    if "```console" in path.read_text(encoding="utf-8")
+    and path.parent != REFERENCE
+    and str(path.relative_to(REPOSITORY)) not in GUIDES
 ]
 _NAMED = [str(path.relative_to(REPOSITORY)) for path in DOCUMENTS]
 

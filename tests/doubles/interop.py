@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+GUIDES = ("docs/guides/langgraph.md",)
+"""Documents whose examples need these packages."""
 _PROJECT = Path(__file__).parents[2]
 _IS_REQUESTED = bool(os.environ.get("UWF_TEST_INTEROP"))
 

@@ -18,8 +18,18 @@ from uwf_git.store.location import Location, is_enabled, locate
 from uwf_git.store.location import init as make
 
 if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
     from uwf_git.verify.findings import Finding
     from uwf_git.workflow.compile import Compiled
+
+
+def open_instance(path: str | Path | None = None) -> Instance:
+    """Open a store, creating it if needed, for what an extension does with it."""
+    from uwf_git.store.instance import Instance
+
+    location = _location(path)
+    make(location)
+    return Instance(location)
 
 
 def open(path: str | Path | None = None) -> Store:

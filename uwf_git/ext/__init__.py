@@ -22,4 +22,5 @@ OURS = (
     "ci",
     "landing",
     "retention",
+    "langgraph",
 )

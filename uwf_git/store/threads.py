@@ -385,13 +385,20 @@ class Threads(Histories):
 
     # Writing
 
-    def start(self, version: Oid, start: Start, origin: Oid | None = None, project: str = "") -> ThreadId:
+    def start(
+        self,
+        version: Oid,
+        start: Start,
+        origin: Oid | None = None,
+        project: str = "",
+        thread: ThreadId | None = None,
+    ) -> ThreadId:
         """Start a thread of a workflow version. `origin` is the head of the conversation or run that it follows,
-        `project` a label. Makes `refs/uwf/threads/<new ULID>`."""
+        `project` a label. Makes `refs/uwf/threads/<ULID>`, a new one or `thread`."""
         self._store.before_record(NewRecord(THREADS, self._name_of(start.workflow), (STARTS,), version))
         with self._store.together():
             node = self._store.put(*start.typed_payload())
-            thread = new_thread_id()
+            thread = thread or new_thread_id()
             return self._at(thread, self.begin(version, node, thread, origin=origin, project=project))
 
     def start_all(
