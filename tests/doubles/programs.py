@@ -51,6 +51,7 @@ PACKAGES = {
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "strace": "strace",
+    "systemd-analyze": "systemd",
     "unshare": "util-linux",
 }
 _PLACES = {"cgit": "/usr/lib/cgit/cgit.cgi"}

@@ -566,7 +566,20 @@ def endpoints() -> dict[str, Endpoint]:
 
 
 MONITOR_TOKEN = "UWF_MONITOR_TOKEN"
-"""The variable with the token that lets a program ask for endpoints that are not open."""
+"""The variable with the token that lets a program ask for endpoints that are not open; with `_FILE` behind it, the
+file that has it."""
+
+
+def take_monitor_token() -> str:
+    """Return the token of programs that watch, "" for none. It leaves the environment, which agents inherit. Raises
+    UwfError if its file cannot be read."""
+    token, file = os.environ.pop(MONITOR_TOKEN, ""), os.environ.pop(f"{MONITOR_TOKEN}_FILE", "")
+    if not file:
+        return token
+    try:
+        return Path(file).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise UwfError(f"cannot read {file}: {error}", f"see {MONITOR_TOKEN}_FILE") from None
 
 
 def hindrances(instance: Any) -> list[Hindrance]:

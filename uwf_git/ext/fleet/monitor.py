@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import os
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,11 +33,6 @@ class Address(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         return self.host in (LOOPBACK, "::1", "localhost")
-
-
-def take_token() -> str:
-    """Return the token of programs that watch; it leaves the environment, which agents inherit."""
-    return os.environ.pop(MONITOR_TOKEN, "")
 
 
 @contextlib.asynccontextmanager

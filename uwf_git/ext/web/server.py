@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uwf_git.ext.web.access import TOKEN, Access, Application, Receive, Scope, Send
 from uwf_git.ext.web.people import READ, RUN, WRITE, Invitations, Proxy
 from uwf_git.ext.web.site import Site, application
-from uwf_git.plugin import MONITOR_TOKEN, Usage, UwfError, terminal
+from uwf_git.plugin import Usage, UwfError, extensions, terminal
 
 LOOPBACK = "127.0.0.1"
 PORT = 8470  # unless another is requested; if taken, any free port
@@ -88,7 +88,7 @@ def _doors(
 ) -> dict[int, Access]:
     """Return the access to each site by its port. The user is led from one to another without a new sign-in."""
     doors: dict[int, Access] = {}
-    token = os.environ.pop(MONITOR_TOKEN, "")  # which agents would inherit
+    token = extensions.take_monitor_token()
 
     def lead_to(port: int) -> Callable[[], str]:
         return lambda: f"{known_origins(host, names, port)[0]}/?{TOKEN}={doors[port].admit()}"

@@ -27,7 +27,7 @@ from uwf_git.ext.fleet.commands.options import (
     warn_of_attributes,
     work,
 )
-from uwf_git.ext.fleet.monitor import monitored, take_token
+from uwf_git.ext.fleet.monitor import monitored
 from uwf_git.ext.fleet.queue_states import QueueState
 from uwf_git.plugin import (
     Busy,
@@ -42,6 +42,7 @@ from uwf_git.plugin import (
     UwfError,
     Waiting,
     command,
+    extensions,
     options,
     outcome_line,
     print_error,
@@ -121,7 +122,7 @@ def run(
     from uwf_git.ext.fleet.worker import WorkerSettings
 
     client.require()
-    token = take_token()
+    token = extensions.take_monitor_token()
     if not workers and server.address is None:
         raise Usage(
             "a fleet without workers makes no step", "give --workers, or the --address that others work for"
@@ -363,7 +364,7 @@ def worker(
     from uwf_git.ext.fleet.worker import WorkerSettings, make_steps
 
     client.require()
-    token = take_token()
+    token = extensions.take_monitor_token()
     orders, printer = work.orders(invocation), EventPrinter(invocation)
     instance = invocation.instance
     at = server.find(invocation)
