@@ -14,7 +14,7 @@ import click
 from uwf_cli.command import Group, command
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Table
-from uwf_git.base.errors import Invalid
+from uwf_git.base.errors import Invalid, Usage
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -58,9 +58,12 @@ GUIDES = {
     "scripts": "Write a workflow script.",
     "agents": "Write an agent.",
     "uwf": "Drive uwf from a script or an agent.",
+    "skill": "The same for claude, codex and others, as a skill to install.",
     "example": "A workflow to start from, as YAML.",
 }
 """The texts in the folder `guides`, and what each is for."""
+SKILLS = {"claude": ".claude/skills", "codex": ".agents/skills"}
+"""The folders of a project in which programs look for skills; `.agents` is that of others too."""
 
 
 @command(
@@ -68,10 +71,18 @@ GUIDES = {
     "uwf guide example > solve-issue.yaml",
     "uwf guide workflows > WORKFLOWS.md",
     "uwf guide workflows | uwf run my-author -p -",
+    "uwf guide skill --install claude     so that it can use uwf in this project",
 )
 @click.argument("name", required=False, type=click.Choice(tuple(GUIDES)))
-def guide(invocation: Invocation, name: str | None) -> None:
+@click.option(
+    "--install",
+    type=click.Choice(tuple(SKILLS)),
+    help="Of skill: write it where this program looks for a project's skills.",
+)
+def guide(invocation: Invocation, name: str | None, install: str | None) -> None:
     """Print a reference text or an example workflow."""
+    if install is not None and name != "skill":
+        raise Usage("--install is for uwf guide skill", f"uwf guide skill --install {install}")
     if name is None:
         invocation.emit(
             [{"guide": item, "about": about} for item, about in GUIDES.items()],
@@ -80,6 +91,14 @@ def guide(invocation: Invocation, name: str | None) -> None:
         return
     suffix = "yaml" if name == "example" else "md"
     text = (_folder("guides") / f"{name}.{suffix}").read_text(encoding="utf-8")
+    if install is not None:
+        path = Path.cwd() / SKILLS[install] / "uwf" / "SKILL.md"
+        if path.exists() and not _is_skill(path):
+            raise Invalid(f"{path} is there already, and is not overwritten", "move it away first")
+        path.unlink(missing_ok=True)
+        write_files({path: text.encode()})
+        invocation.emit({"guide": name, "file": str(path)}, "{file}")
+        return
     invocation.emit_document(text, {"guide": name, "text": text}, rich=suffix == "md")
 
 
@@ -137,6 +156,11 @@ def _write(path: Path, content: bytes) -> None:
         except OSError:  # of a full disk; half a file would be taken for another one
             path.unlink()
             raise
+
+
+def _is_skill(path: Path) -> bool:
+    """Return whether a file is a skill that this command wrote, of any version."""
+    return path.is_file() and path.read_bytes().startswith(b"---\nname: uwf\n")
 
 
 def _has(path: Path, content: bytes) -> bool:
