@@ -15,6 +15,7 @@
 #   make pictures      the pictures of docs/guides/web.md, taken by Chromium
 #   make recording     the session of docs/guides/top.md
 #   make test-wheel    the wheel and the sdist, installed by uv, pipx and pip, with the oldest and the newest packages
+#   make fixture-store  a store with all that this version can write, which every later version has to read
 #   make lint          ruff and mypy
 #   make site          the documents as a site in site/, with every link checked (SITE_VENV=…)
 #   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes an hour
@@ -39,7 +40,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-wheel test-interop faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
+.PHONY: demo test test-all test-wheel fixture-store test-interop faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -88,6 +89,10 @@ recording: $(VENV)/.installed-dev
 test-wheel: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/doubles/agent_programs.py packaging
 	@$(VENV)/bin/python -m pytest -n auto --dist worksteal tests/release $(PYTEST_ARGS)
+
+fixture-store: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/store/format_1.py \
+		tests/store/releases/$$($(VENV)/bin/python -c 'from uwf_git.base.version import VERSION; print(VERSION)').bundle
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check

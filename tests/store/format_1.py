@@ -1,9 +1,9 @@
-"""Writes `format-1.bundle` by the command: a store of format 1 with a node of every kind, and refs of most kinds.
+"""Writes a store by the command, as a bundle: a node of every kind, and refs of all kinds that a store can have.
 
-    .venv/bin/python tests/store/format_1.py tests/store/format-1.bundle
+    make fixture-store        for the version of uwf_git/base/version.py
 
-Each call of the command has a clock that stands still, and the ids of threads follow from it, so two runs of the
-script give the same commits. The bundle isn't written again for a later version: that version has to read it.
+Each call of the command has a clock that stands still, and the ids of threads follow from it; only what a key signed
+differs between two runs. The bundle of a release isn't written again for a later version: that version has to read it.
 """
 
 from __future__ import annotations
@@ -212,6 +212,9 @@ class Author:
         self.results()
         self.hands()
         self.sharing()
+        self.landing()
+        self.policy()
+        self._inside("caching")
 
     def threads(self) -> None:
         """A thread in each state, an attempt, a question with its answer, a remark, a fork."""
@@ -311,9 +314,48 @@ class Author:
         text = (
             (EXAMPLES / "solve-issue.yaml").read_text().replace("description: ", "description: Proposed. ", 1)
         )
-        self("workflow", "propose", self.file("solve-issue.yaml", text), "--remote", "hub", check=False)
+        proposed = self.file("solve-issue.yaml", text)
+        self("workflow", "propose", proposed, "--remote", "hub", "--branch", "proposed")
         commit = self.git("--git-dir", self.git_dir, "rev-parse", "refs/uwf/workflows/audit")
         self.git("--git-dir", self.git_dir, "update-ref", "refs/uwf/local/room/kept", commit)
+
+    def landing(self) -> None:
+        """Effects, a check, a removal by rule, and a thread that a remote has rewritten."""
+        rules = {
+            "land": {"checks": ['sh -c "echo tried"']},
+            "keep": {"default": "forever", "workflows": {"solo": "1ms"}},
+        }
+        (self.home / "root/config.yaml").write_text(json.dumps(rules))
+        thread = self.start("solve-issue", "Land it.", "--workspace", "worktree", cwd="project")
+        writes = "uwf-exec sh -c 'echo c >a.txt; cat plan.json'"
+        self("thread", "step", thread, "--agent", writes, cwd="project")
+        self("thread", "run", thread, "--agent", "uwf-rehearse", cwd="project")
+        self("land", thread, cwd="project")
+        self("effect", "run", "--thread", thread, "--", "true")
+        self("expire", "--yes")
+        self("push", "hub")
+        moved = self.start("solve-issue", "It is rewritten.")
+        self.step(moved, {"plan": "p", "steps": ["s"]})
+        self("push", "hub")
+        name = f"refs/uwf/threads/{moved}"
+        tree, parent = self.git(
+            "--git-dir", self.git_dir, "rev-parse", f"{name}^{{tree}}", f"{name}^"
+        ).split()
+        text = self.git("--git-dir", self.git_dir, "log", "-1", "--format=%B", name)
+        other = self.git("--git-dir", self.home / "hub.git", "commit-tree", tree, "-p", parent, "-m", text)
+        self.git("--git-dir", self.home / "hub.git", "update-ref", name, other)
+        self("pull", "hub", check=False)
+
+    def policy(self) -> None:
+        """A trust policy of Ann's, which requires nothing."""
+        key = self.home / "key"
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ann", "-f", str(key)], check=True
+        )
+        signing = f"\tsigningKey = {key}.pub\n[gpg]\n\tformat = ssh\n[commit]\n\tgpgSign = true\n"
+        plain = (self.home / "ann.gitconfig").read_text()
+        (self.home / "ann.gitconfig").write_text(plain.replace("[init]", f"{signing}[init]"))
+        self("trust", "init", by="ann")
 
     def _inside(self, name: str) -> None:
         """Call a function of this file in a process of its own."""
@@ -377,6 +419,36 @@ def session() -> None:
         node = store.put(STEPNODE, step.payload())
         instance.threads.append(instance.threads.head(thread), node, set(), (), "correction")
     outlook_of(instance, instance.threads.history(instance.threads.head(thread)))
+
+
+def caching() -> None:
+    """Make a thread about an issue, with a step whose tokens were written into a provider's cache."""
+    import hashlib
+
+    from workflows import opened
+
+    from uwf_git.format.kinds import Detail, Start, StartIssue, Step, TurnRecord, Usage
+    from uwf_git.format.types import STEPNODE
+    from uwf_git.git.repository import Oid
+
+    instance = opened()
+    store, version = instance.store, instance.registry.current("solve-issue")
+    text = "Commas are not quoted."
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    url = "https://forge.example/shop/issues/7"
+    issue = StartIssue(url, 7, "Commas", "ada", ("bug",), BEGIN, len(text), digest)
+    thread = instance.threads.start(Oid(hex=version.commit), Start(version.hash, text, issue=issue))
+    history = instance.threads.history(instance.threads.head(thread))
+    usage = Usage(900, 40, 100, written=60)
+    with store.together():
+        turn = TurnRecord("assistant", "I look.", usage=usage, model="m-1")
+        turns = (store.put(turn.type, turn.payload()),)
+        detail = Detail("Found it.", turns, model="m-1", usage=usage, duration_ms=3, extraction="frontmatter")
+        output = store.put(history.workflow.roles["planner"].schema, {"plan": "p", "steps": ["s"]})
+        kept = store.put(detail.type, detail.payload())
+        step = Step(history.start_hash, None, "planner", output, kept, "uwf-claude-code")
+        node = store.put(STEPNODE, step.payload())
+        instance.threads.append(instance.threads.head(thread), node, set(), (), "frontmatter")
 
 
 if __name__ == "__main__":
