@@ -1,4 +1,4 @@
-# Everything goes into this folder: .venv, .venv-bench, .venv-interop, .agents, .demo. Needed: Python 3.11 or newer, git, make.
+# Everything goes into this folder: .venv, .venv-bench, .venv-interop, .wine, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
 #   make demo          four runs to their end, nothing configured, no network besides pip
 #   make test          the tests that a change needs, on all cores; PYTEST_ARGS="tests/cost -k budget" for a part of
@@ -8,6 +8,7 @@
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes, qwen, copilot as well
 #   make test-interop  the tests by other people's tools: conformance suites, readers of what uwf writes
+#   make test-wine     the tests on Windows' own Python, by wine (Debian package wine64)
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make pool-soak     threads, fan-outs and scripts in warm processes, which are killed at random (MINUTES=…, SEED=…)
 #   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…, REMOTE=1)
@@ -40,7 +41,7 @@ SOURCES = $(shell find uwf_git cli -name '*.py')
 # Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-wheel fixture-store test-interop faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
+.PHONY: demo test test-all test-wheel fixture-store test-interop test-wine faults soak pool-soak fleet-soak agent-programs test-agents fuzz pictures recording lint prose reference site bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -52,6 +53,10 @@ test test-all: $(VENV)/.installed-dev
 
 test-interop: $(INTEROP_VENV)/.installed
 	@UWF_TEST_COLD=1 UWF_TEST_INTEROP=1 $(INTEROP_VENV)/bin/python -m pytest tests/interop $(PYTEST_ARGS)
+
+test-wine: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/wine/set_up.py .wine
+	@$(VENV)/bin/python -m pytest tests/wine $(PYTEST_ARGS)
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl
@@ -120,7 +125,7 @@ bench-smoke: $(BENCH_VENV)/.installed
 venv: $(VENV)/.installed-dev
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SITE_VENV) $(INTEROP_VENV) site .agents .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
+	rm -rf .wine $(VENV) $(BENCH_VENV) $(SITE_VENV) $(INTEROP_VENV) site .agents .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
 
 # Installed again if dependencies or the names of agents may have changed: the sources are used where they stand.
 

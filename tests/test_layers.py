@@ -93,8 +93,6 @@ KNOWS_ITS_SYSTEM = {
     "uwf_git.format.document": "names of files that a shell hands over",
     "uwf_git.git.fsync": "an allocation of space, where there is one",
     "uwf_git.workspaces.worktree": "the same",
-    "uwf_git.workspaces.copying": "whose a file is",
-    "uwf_git.ext.agents.cli.session_files": "whose a file is",
     "uwf_git.ext.agents.acp.enforcement": "whether this is root",
     "uwf_git.ext.agents.permissions": "a terminal of one's own",
     "uwf_git.ext.crews.commands.line_input": "a terminal of one's own",

@@ -105,7 +105,7 @@ def share(path: str | Path, make: bool = False) -> None:
     mode = stat.S_IMODE(old.st_mode) & (0o7000 if sharing < 0 else 0o7777) | more
     if stat.S_ISDIR(old.st_mode) and mode & 0o060:
         mode |= stat.S_ISGID
-    if mode != stat.S_IMODE(old.st_mode) and old.st_uid == os.geteuid():  # another's is as they made it
+    if mode != stat.S_IMODE(old.st_mode) and old.st_uid == system.user():  # another's is as they made it
         os.chmod(path, mode)  # noqa: PTH101
 
 

@@ -182,7 +182,7 @@ class _FolderCheck:
     # The folder
 
     def _check_folder(self, folder: _Folder, descriptor: int, prefix: bytes) -> None:
-        names = {os.fsencode(name) for name in os.listdir(descriptor)}
+        names = {os.fsencode(name) for name in system.list_folder(descriptor)}
         for name in sorted(names - folder.folders.keys() - folder.files.keys()):
             if name == _GIT and not prefix:
                 continue

@@ -122,7 +122,7 @@ class Copier:
                     for data in _content(source, status.st_size):
                         write_all(target, data)
                     self.size += status.st_size
-                os.fchmod(target, mode)  # whatever the umask is
+                system.set_mode(target, mode)  # whatever the umask is
                 os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
             finally:
                 os.close(target)
@@ -158,7 +158,7 @@ def _is_fixed(path: str) -> bool:
         status = os.stat(path)
     except OSError:
         return False
-    is_ours = status.st_uid == os.geteuid() or os.access(path, os.W_OK)
+    is_ours = status.st_uid == system.user() or os.access(path, os.W_OK)
     return stat.S_ISREG(status.st_mode) and not is_ours
 
 

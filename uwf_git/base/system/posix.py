@@ -41,7 +41,8 @@ write_at = os.pwrite
 replace = os.replace
 remove = os.unlink
 set_mode = os.fchmod
-user = os.getuid
+list_folder = os.listdir
+user = os.geteuid
 
 
 def is_private(status: os.stat_result) -> bool:

@@ -161,6 +161,11 @@ def path_of(descriptor: int) -> str:
     return name.value
 
 
+def list_folder(descriptor: int) -> list[str]:
+    """Return the names in an open folder. Raises OSError."""
+    return os.listdir(path_of(descriptor))  # noqa: PTH208
+
+
 def read_at(descriptor: int, size: int, place: int) -> bytes:
     os.lseek(descriptor, place, os.SEEK_SET)
     return os.read(descriptor, size)

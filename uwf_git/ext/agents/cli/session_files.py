@@ -133,7 +133,7 @@ def _read(name: str, folder: int) -> bytes:
             raise
         with os.fdopen(descriptor, "rb") as file:
             before = os.fstat(file.fileno())
-            if not stat.S_ISREG(before.st_mode) or before.st_nlink != 1 or before.st_uid != os.geteuid():
+            if not stat.S_ISREG(before.st_mode) or before.st_nlink != 1 or before.st_uid != system.user():
                 raise Unusable(f"its file {name} is not a plain file of its own")
             if before.st_size > LIMIT:
                 raise Unusable(f"it has more than {LIMIT >> 20} MB")

@@ -1,0 +1,116 @@
+"""uwf on Windows' own Python and libgit2, by wine. `make test-wine` fetches the interpreter, and runs these.
+
+wine is not Windows: it has the calls, not the disk, the console or the virus scanner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+from uwf_git.api.check import check
+from uwf_git.store.instance import Instance
+from uwf_git.store.location import locate
+
+HOME = REPOSITORY / ".wine"
+PYTHON = HOME / "python" / "python.exe"
+
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not PYTHON.exists(), reason="Windows' Python is not there: make test-wine"),
+]
+
+WORKFLOW = """
+name: one
+description: A role that runs a command.
+roles:
+  writer:
+    description: Writes.
+    systemPrompt: Write a text.
+    outputSchema: {type: object, properties: {text: {type: string}}, required: [text]}
+graph:
+  $START: [{role: writer}]
+  writer: [{role: $END}]
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def wine(words: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {
+        **os.environ,
+        "WINEPREFIX": str(HOME / "prefix"),
+        "WINEDEBUG": "-all",
+        "PYTHONUTF8": "1",
+        **variables,
+    }
+    argv = ["wine", str(PYTHON), "-B", *words]
+    return subprocess.run(
+        argv,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def uwf(tmp_path: Path) -> Run:
+    (tmp_path / "one.yaml").write_text(WORKFLOW)
+
+    def run(*words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        root = f"Z:{tmp_path}/root".replace("/", "\\")
+        done = wine(["-m", "uwf_cli.main", "--root", root, *words], tmp_path, USERPROFILE=f"Z:{tmp_path}")
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def test_files_locks_and_processes_do_what_the_interface_says(tmp_path: Path) -> None:
+    claims = Path(__file__).with_name("native_calls.py")
+    names = re.findall(r"^def (\w+)\(folder: Path\)", claims.read_text(), re.MULTILINE)
+    done = wine([str(claims)], tmp_path)
+    assert done.stdout.split() == names, done.stdout + done.stderr
+
+
+def test_a_thread_is_run_there_verified_here_and_continued_there(uwf: Run, tmp_path: Path) -> None:
+    uwf("workflow", "put", "one.yaml")
+    agent = f'uwf-exec {PYTHON.as_posix()} -c "print(\'{{\\"text\\": \\"Gr\\u00fc\\u00dfe\\"}}\')"'
+    ended = json.loads(uwf("run", "one", "-p", "Say hello.", "--agent", agent).stdout.splitlines()[-1])
+    assert ended["status"] == "completed"
+    assert "nothing is wrong" in uwf("--format", "text", "verify").stdout
+    page = tmp_path / "page.html"
+    uwf("export", "@", "--html", f"Z:{page}")
+    assert "Gr\u00fc\u00dfe" in page.read_text(encoding="utf-8")
+
+    instance = Instance(locate(str(tmp_path / "root"), os.environ, tmp_path))
+    result = check(instance)
+    assert [finding.code for finding in result.findings if finding.code != "unwitnessed"] == []
+    assert result.verified.steps == 1
+    assert not list((tmp_path / "root" / "store.git").rglob("*.keep"))
+    assert not list((tmp_path / "root" / "store.git" / "uwf" / "locks").glob("0*"))
+
+    uwf("thread", "fork", "@", "--from-role", "writer")
+    uwf("thread", "step", "@", "--agent", "uwf-rehearse")
+    assert [row["status"] for row in json.loads(uwf("thread", "list", "--all").stdout)] == [
+        "completed",
+        "completed",
+    ]
+
+
+def test_what_forks_there_is_refused_in_one_line(uwf: Run) -> None:
+    uwf("workflow", "put", "one.yaml")
+    done = uwf("--format", "text", "run", "one", "-p", "Hello", "--detach", status=1)
+    assert done.stderr.splitlines()[-1].endswith("run uwf in WSL, with the store in its own file system")
