@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections import ChainMap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,14 @@ from conftest import Uwf
 from model_server import ModelServer, says
 
 from uwf_git.base.errors import Unavailable
+from uwf_git.ext.evaluation.judges import USE, Judge, called
+from uwf_git.ext.landing.settings import settings_of
+from uwf_git.forge.address import Forge
+from uwf_git.forge.login import find_login
 from uwf_git.format import yaml12
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
+from uwf_git.workspaces.setup import set_up
 
 KEY = "Tr0ub4dor-and-3-horses"
 Config = Callable[[str], Path]
@@ -276,3 +283,62 @@ def test_pass_and_gnupg_hold_a_key(
             instance.secrets["OTHER_KEY"]
     finally:
         run("gpgconf", "--kill", "gpg-agent")
+
+
+def test_a_hook_gets_the_secrets_that_hooks_name(
+    uwf: Uwf, config: Config, vault: Path, script: Script, root: Path, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    hook = script("hook", ENVIRON.replace("print(", f"open({str(seen)!r}, 'w').write("))
+    config(
+        f"secrets: {{ALPHA_KEY: {{command: {vault} good}}}}\nhooks: {{completed: {hook}, env: [ALPHA_KEY]}}\n"
+    )
+    (root / ".env").write_text("BETA_KEY=another-secret\n")
+    uwf("workflow", "put", write("one.yaml", ONE))
+    uwf("thread", "start", "one", "-p", "Do it")
+    uwf("thread", "step", "@", "--agent", "uwf-rehearse")
+    env = json.loads(seen.read_text())
+    assert (env["ALPHA_KEY"], env["BETA_KEY"]) == (KEY, "-")
+
+
+def test_the_set_up_of_a_worktree_gets_the_secrets_that_it_names(
+    instance: Instance, config: Config, vault: Path, script: Script, root: Path, tmp_path: Path
+) -> None:
+    shows = script("shows", ENVIRON.replace("print(", "open('seen', 'w').write("))
+    config(
+        f"secrets: {{ALPHA_KEY: {{command: {vault} good}}}}\n"
+        f"workspace: {{setup: {shows}, env: [ALPHA_KEY]}}\nland: {{env: [BETA_KEY]}}\n"
+    )
+    (root / ".env").write_text("BETA_KEY=another-secret\n")
+    set_up(tmp_path, None, instance.config.workspace, ThreadId("0" * 26), instance.secrets)
+    env = json.loads((tmp_path / "seen").read_text())
+    assert (env["ALPHA_KEY"], env["BETA_KEY"]) == (KEY, "-")
+    assert settings_of(instance.config).env == ("BETA_KEY",)
+
+
+def test_a_forge_s_token_and_an_mcp_server_s_variable_may_come_from_a_command(
+    instance: Instance, config: Config, vault: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITLAB_TOKEN", raising=False)
+    config(
+        f"secrets: {{GITLAB_TOKEN: {{command: {vault} good}}, GH_TOKEN: {{command: {vault} locked}}}}\n"
+        "mcpServers: {tracker: {command: [tracker], env: {TOKEN: $GITLAB_TOKEN}}}\n"
+    )
+    secrets, forge = instance.secrets, Forge("gitlab", "gitlab.com", "https://gitlab.com/api/v4")
+    login = find_login(forge, instance.config, secrets.environment(), instance.redactor, secrets.value)
+    assert (login.token, login.source) == (KEY, "GITLAB_TOKEN")
+    assert calls(tmp_path) == ["['good'] /"]  # the other forge's is not read
+    assert ChainMap(secrets.environment(), secrets)["GITLAB_TOKEN"] == KEY
+
+
+def test_a_judge_gets_the_secrets_that_it_names_and_none_that_looks_like_one(
+    instance: Instance, config: Config, vault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(
+        f"secrets: {{ALPHA_KEY: {{command: {vault} good}}, BETA_KEY: {{command: {vault} locked}}}}\n"
+        "judges: {tests: {command: make test, env: [ALPHA_KEY]}}\n"
+    )
+    monkeypatch.setenv("SHELL_PASSWORD", "not-for-judges")
+    judge = called(instance, Judge("tests", USE, "tests"), Path.cwd())
+    env = instance.secrets.kept_from(judge.env)
+    assert env["ALPHA_KEY"] == KEY and not {"BETA_KEY", "SHELL_PASSWORD"} & env.keys()
