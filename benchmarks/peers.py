@@ -31,6 +31,10 @@ BATCH = 20  # steps, of which the mean counts
 ROUNDS = 3  # runs of each, of which the fastest counts
 PEERS = {"LangGraph": "langgraph", "DBOS": "dbos", "Burr": "apache-burr"}
 OURS = "uwf-git"
+SAVER = "LangGraph on uwf-git"
+"""LangGraph with our saver in place of its own."""
+SLOWER = 5
+"""As many times as long our saver may take while a state is small: its step is two commits with pages."""
 Stepping = Iterator[object]
 """Each `next` of it is a durable step."""
 
@@ -54,7 +58,11 @@ def beside_peers(folder: Path, size: Size) -> Iterator[Row | Point]:
             what = f"step {at} of {PAYLOAD / 1000:.1f} KB, durable / {name} {version(package)}, {synced}"
             limit = limits.get(name, 1)
             yield Row(what, best[OURS][place] * 1000, "ms", best[name][place] * 1000, limit)
+        what = f"step {at} of a LangGraph graph with UwfSaver, durable / with its SqliteSaver"
+        yield Row(what, best[SAVER][place] * 1000, "ms", best["LangGraph"][place] * 1000, SLOWER)
     sizes = runs[0][1]
+    what = f"disk of {size.disk} such steps with UwfSaver, packed / with its SqliteSaver"
+    yield Row(what, sizes[SAVER] / MEGABYTE, "MB", sizes["LangGraph"] / MEGABYTE, 0.05)
     for name in PEERS:
         limit = 1 if name == "DBOS" else 0.01
         what = f"disk of {size.disk} such steps, packed / {name}"
@@ -70,7 +78,7 @@ def _synchronous() -> str:
 
 def _run(folder: Path, steps: int) -> tuple[dict[str, list[float]], dict[str, int]]:
     """The seconds a step of each program, a batch after another, and the bytes on disk at the end."""
-    seconds: dict[str, list[float]] = {name: [] for name in (OURS, *PEERS)}
+    seconds: dict[str, list[float]] = {name: [] for name in (OURS, SAVER, *PEERS)}
     with ExitStack() as stack:
         started = {}
         for name in seconds:
@@ -128,6 +136,19 @@ def _packed(folder: Path) -> None:
 
 def _langgraph(folder: Path) -> Stepping:
     from langgraph.checkpoint.sqlite import SqliteSaver
+
+    with SqliteSaver.from_conn_string(str(folder / "state.db")) as saver:
+        yield from _graph(saver)
+
+
+def _langgraph_here(folder: Path) -> Stepping:
+    from uwf_git.ext.langgraph import UwfSaver
+
+    with UwfSaver(folder) as saver:
+        yield from _graph(saver)
+
+
+def _graph(saver: Any) -> Stepping:
     from langgraph.graph import START, StateGraph
     from typing_extensions import TypedDict
 
@@ -139,10 +160,9 @@ def _langgraph(folder: Path) -> Stepping:
     graph.add_node("work", lambda state: {"messages": [next(answers)]})
     graph.add_edge(START, "work")
     graph.add_conditional_edges("work", lambda state: "work", ["work"])
-    with SqliteSaver.from_conn_string(str(folder / "state.db")) as saver:
-        app = graph.compile(checkpointer=saver)
-        configured = {"configurable": {"thread_id": "1"}, "recursion_limit": 10**6}
-        yield from app.stream({"messages": []}, configured, stream_mode="updates", durability="sync")
+    app = graph.compile(checkpointer=saver)
+    configured = {"configurable": {"thread_id": "1"}, "recursion_limit": 10**6}
+    yield from app.stream({"messages": []}, configured, stream_mode="updates", durability="sync")
 
 
 def _burr(folder: Path) -> Stepping:
@@ -209,11 +229,11 @@ def _drive(name: str, folder: Path) -> None:
     """One program in this process, driven through its standard input."""
     if name == "DBOS":
         _dbos(folder, _obey)
-    elif name == OURS:
-        _obey(_uwf(folder))
-        _packed(folder)
     else:
-        _obey({"LangGraph": _langgraph, "Burr": _burr}[name](folder))
+        steps = {OURS: _uwf, SAVER: _langgraph_here, "LangGraph": _langgraph, "Burr": _burr}
+        _obey(steps[name](folder))
+        if name in (OURS, SAVER):
+            _packed(folder)
     print("done", file=_ANSWERS, flush=True)
 
 

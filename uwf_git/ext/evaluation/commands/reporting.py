@@ -1,4 +1,4 @@
-"""`uwf eval report`: a run as one HTML file."""
+"""`uwf eval report`: a run as one HTML file, or as a log of Inspect."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 from uwf_git.plugin import (
     Invocation,
     NotFound,
+    Usage,
+    as_json,
     charts,
     command,
     completers,
@@ -42,27 +44,45 @@ if TYPE_CHECKING:
     "uwf eval report bugs --html bugs.html              the newest run",
     "uwf eval report bugs codex --against claude-code --html agents.html",
     "uwf eval report bugs --html - | mail -s bugs ada   to standard output",
+    "uwf eval report bugs --inspect logs                for Inspect's viewer",
 )
 @click.argument("suite", shell_complete=completers.complete_suite)
 @click.argument("run", required=False)
 @click.option(
     "--html",
-    "file",
     metavar="FILE",
-    required=True,
     type=click.Path(path_type=Path, allow_dash=True),
-    help="Output file. - is standard output.",
+    help="Write a page. - is standard output.",
+)
+@click.option(
+    "--inspect",
+    "log",
+    metavar="FILE",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Write a log of Inspect; in a folder, under the name that Inspect looks for.",
 )
 @click.option("--against", metavar="RUN", help="Compare with this instead of the baseline.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def report(
-    invocation: Invocation, suite: str, run: str | None, file: Path, against: str | None, force: bool
+    invocation: Invocation,
+    suite: str,
+    run: str | None,
+    html: Path | None,
+    log: Path | None,
+    against: str | None,
+    force: bool,
 ) -> None:
     """Write a run of a suite as one HTML file: scores by judge and tag, flaky cases, changes.
 
     RUN is a workflow version, an agent, a label or the hash of a run. Default: the newest. It is compared
     with the baseline, if there is one. The file has no script and loads nothing.
+
+    --inspect writes a log for the viewer and the library of Inspect instead: a sample for each trial, with
+    its messages, scores and models' usage.
     """
+    file = html or log
+    if file is None or (html and log) or (log and against):
+        raise Usage("give --html FILE or --inspect FILE, and --against with --html alone")
     from uwf_git.ext.evaluation.baselines import Baselines
     from uwf_git.ext.evaluation.comparison import compare, drop
     from uwf_git.ext.evaluation.sides import side_of
@@ -75,6 +95,21 @@ def report(
     now = side_of(read, chosen, names, results)
     if against is None and suite in Baselines(instance.store).names():
         against = BASELINE
+    if log is not None:
+        from uwf_git.ext.evaluation.inspect_log import file_name, inspect_log
+
+        if file.is_dir():
+            file /= file_name(read, chosen)
+        _write(
+            invocation,
+            file,
+            as_json(inspect_log(instance, read, chosen, now.said)),
+            force,
+            suite,
+            chosen,
+            None,
+        )
+        return
     compared, lower = None, {}
     if against is not None:
         base = find_side(invocation, read, against, like=now)
@@ -83,19 +118,26 @@ def report(
         compared = compared_value(read, base, now, comparison)
         lower = dict(drop(base.scored, now.scored, 0.0, between=comparison.difference).lower)
     value = {"suite": suite, "said": now.said, **_run_value(invocation, read, chosen)}
-    data = page(value, compared, lower).encode("utf-8", "replace")
+    base_run = None if compared is None else compared["a"]["run"]
+    _write(invocation, file, page(value, compared, lower), force, suite, chosen, base_run)
+
+
+def _write(
+    invocation: Invocation,
+    file: Path,
+    text: str,
+    force: bool,
+    suite: str,
+    run: SuiteRun,
+    against: str | None,
+) -> None:
+    data = text.encode("utf-8", "replace")
     if str(file) == "-":
         invocation.write(data.decode("utf-8"))
         return
     write_whole(file, data, force)
     invocation.emit(
-        {
-            "suite": suite,
-            "run": chosen.hash,
-            "against": None if compared is None else compared["a"]["run"],
-            "file": str(file),
-            "bytes": len(data),
-        },
+        {"suite": suite, "run": run.hash, "against": against, "file": str(file), "bytes": len(data)},
         lambda shown: f"{shown['file']}: {shown['bytes']:,} bytes",
     )
 

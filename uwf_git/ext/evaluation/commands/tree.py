@@ -32,7 +32,7 @@ eval_ = command_group(
         "run": ("running", "Run a suite's cases and judge them."),
         "compare": ("comparing", "Compare two runs of a suite."),
         "check": ("checking", "Fail if a suite is worse than its baseline."),
-        "report": ("reporting", "Write a run as one HTML file."),
+        "report": ("reporting", "Write a run as a page, or for Inspect."),
         "baseline": eval_baseline,
     },
     examples=(
