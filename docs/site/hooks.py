@@ -98,9 +98,11 @@ def _address(target: str) -> str | None:
         return ELSEWHERE[target]
     if target.startswith("docs/") and not target.endswith(".py"):
         return target.removeprefix("docs/")
+    # MkDocs leaves out files and folders whose name begins with a dot.
+    place = "/".join(part.removeprefix(".") for part in target.split("/"))
     if (ROOT / target).is_dir():
-        return f"source/{target}/index.html"
-    return f"source/{target}.txt" if (ROOT / target).is_file() else None
+        return f"source/{place}/index.html"
+    return f"source/{place}.txt" if (ROOT / target).is_file() else None
 
 
 def _copies(target: str, config: MkDocsConfig) -> Iterator[File]:

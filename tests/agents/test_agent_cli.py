@@ -1396,11 +1396,11 @@ def test_every_shipped_row_is_whole() -> None:
 
 
 def documented(name: str) -> AgentRow:
-    """The row of that name in docs/guides/writing-agents.md."""
-    text = (REPOSITORY / "docs" / "guides" / "writing-agents.md").read_text(encoding="utf-8")
+    """The row of that name in docs/guides/agent-clis.md."""
+    text = (REPOSITORY / "docs" / "guides" / "agent-clis.md").read_text(encoding="utf-8")
     block = re.search(rf"(?ms)^```yaml file={name}.yaml\n(.*?)^```$", text)
     assert block is not None
-    row, problems = parse_row(load(block[1], "writing-agents.md").data["agentClis"][name], name)
+    row, problems = parse_row(load(block[1], "agent-clis.md").data["agentClis"][name], name)
     assert not problems
     return row
 

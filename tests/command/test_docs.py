@@ -184,14 +184,10 @@ def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
 
 
 LONG = {
-    "guides/code-workflows.md",
     "guides/evaluation.md",
     "guides/fan-out.md",
     "guides/trust.md",
     "guides/web.md",
-    "guides/workflows.md",
-    "guides/worktrees.md",
-    "guides/writing-agents.md",
     "inside/architecture.md",
     "inside/benchmarks.md",
     "inside/faults.md",

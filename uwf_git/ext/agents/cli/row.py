@@ -1,5 +1,5 @@
 """Rows of the agent program table: how a program is called, and how its output is read. Users write them too:
-docs/guides/writing-agents.md has the keys, and `shipped/` has the shipped rows.
+docs/reference/agent-rows.md has the keys, and `shipped/` has the shipped rows.
 
 Only values that `complete` lists end a run: name the good ones. Without `aside` the values that the row does not
 describe have no significance. With it, `[]` for none, all but those have: one after the last message means that
