@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ONE, write
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 
 SECRET = "The patient is called Jane Q. Example-Person."
 Config = Callable[[str], Path]
@@ -210,3 +210,31 @@ def test_a_wrong_rule_removes_nothing(uwf: Uwf, config: Config, text: str, messa
     uwf("init")
     config(text)
     assert message in uwf("expire", "--yes", check=1).err.replace('\\"', '"')
+
+
+def test_branches_go_with_the_thread_that_they_are_of(uwf: Uwf, config: Config) -> None:
+    uwf("workflow", "put", EXAMPLES / "fan-out.yaml")
+    thread = uwf("run", "fan-out", "-p", "Audit it.", "--agent", "uwf-rehearse", check=None)
+    everything = {item["thread"] for item in uwf("thread", "list", "--all", "--branches").json}
+    assert len(everything) > 1, thread.err
+    config("keep: 1ms\n")
+    listed = [item["thread"] for item in uwf("expire").json]
+    assert len(listed) == 1
+    uwf("expire", "--yes")
+    assert uwf("thread", "list", "--all", "--branches").json == []
+    assert {item["thread"] for item in uwf("expire", "--removed").json} == everything
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_pull_by_its_id_brings_nothing_back_that_a_rule_has_removed(
+    uwf: Uwf, config: Config, root: Path, tmp_path: Path
+) -> None:
+    thread = ended(uwf)
+    server = tmp_path / "server.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", server], check=True)
+    uwf("remote", "add", "origin", server)
+    uwf("push")
+    config("keep: 1ms\n")
+    uwf("expire", "--yes")
+    said = uwf("pull", "origin", thread, check=None)
+    assert holding(root, "Jane Q. Example") == [], said.out + said.err

@@ -222,8 +222,10 @@ def fetch(
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Fetched:
     """Move `refs/uwf/remotes/<remote>/…` to the remote's refs; only of `threads` if given, then with `folds`
-    including folds and threads that may be forks of these. Tracking refs of deleted refs stay. `meanwhile` is
-    called while waiting. Raises RemoteFailed."""
+    including folds and threads that may be forks of these. What a rule has removed here is left out. Tracking refs of
+    deleted refs stay. `meanwhile` is called while waiting. Raises RemoteFailed."""
+    if threads is not None:
+        threads = {*threads} - removed.expired(exchange.repository).keys()
     for last_try in [False] * (TRIES - 1) + [True]:
         try:
             if threads is not None and len(threads) <= FEW and not folds:

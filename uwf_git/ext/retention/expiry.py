@@ -10,7 +10,7 @@ from uwf_git.ext.retention.settings import settings_of
 from uwf_git.plugin import Head, UwfError, collect_store, expire_thread
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import Instance, ThreadId
+    from uwf_git.plugin import Instance, Oid, ThreadId
 
 
 class Expired(NamedTuple):
@@ -28,14 +28,18 @@ def expired(instance: Instance, at: float | None = None) -> list[Expired]:
     settings = settings_of(instance.config)
     at = time.time() if at is None else at
     items = []
+    begun: dict[Oid, bool] = {}  # by forks, whether a thread has one
     for head in instance.threads.all(archived=True) if settings.rules else ():
         if not isinstance(head, Head) or head.archive is None:
             continue
         rule = settings.rule_for(head)
         if rule is None or rule.seconds is None or head.archive.time + rule.seconds > at:
             continue
-        if (fork := instance.threads.fork_of(head)) and instance.threads.oldest_with(fork[0]) is not None:
-            continue
+        if (fork := instance.threads.fork_of(head)) is not None:
+            if fork[0] not in begun:
+                begun[fork[0]] = instance.threads.oldest_with(fork[0]) is not None
+            if begun[fork[0]]:
+                continue
         kept = settings.threads.get(head.thread, "")
         items.append(Expired(head, rule.text, head.archive.time + rule.seconds, kept))
     return sorted(items, key=lambda item: item.since)
