@@ -309,8 +309,8 @@ class Extension(NamedTuple):
     what only this machine knows of it; only shipped ones are. `checks` gets an Instance and yields
     `verify.checks.Check` for `uwf doctor`. `hindrances` gets an Instance and yields each `Hindrance` to work here now,
     and `metrics` an Instance and yields `Metric`s, besides those of the store. `observer` gets an Instance and a
-    thread's id, and returns a context manager in which a step of the thread is made, or None; it raises nothing, and
-    only a shipped extension has any. `guard` gets an Instance and a
+    thread's id, and returns a context manager in which a step of the thread is made, or None; it raises nothing, is
+    loaded if one of `observer_variables` is set, and only a shipped extension has any. `guard` gets an Instance and a
     `store.new_record.NewRecord` that is about to be made, and raises to prevent it; only a shipped extension has any.
     """
 
@@ -339,6 +339,7 @@ class Extension(NamedTuple):
     hindrances: str = ""
     metrics: str = ""
     observer: str = ""
+    observer_variables: tuple[str, ...] = ()
     guard: str = ""
 
 
@@ -594,19 +595,15 @@ def metrics(instance: Any) -> list[Metric]:
     return [item for extension in every() if extension.metrics for item in load(extension.metrics)(instance)]
 
 
-@cache
-def _observers() -> tuple[Callable[[Any, str], AbstractContextManager[None] | None], ...]:
-    return tuple(load(extension.observer) for extension in ours() if extension.observer)
-
-
 def observed(instance: Any, thread: str) -> AbstractContextManager[object]:
     """Return the context in which to make a step of a thread, or to end it."""
-    contexts = [context for observe in _observers() if (context := observe(instance, thread)) is not None]
-    if not contexts:
+    wanted = [item for item in ours() if any(map(os.environ.get, item.observer_variables))]
+    if not wanted:
         return nullcontext()
     stack = ExitStack()
-    for context in contexts:
-        stack.enter_context(context)
+    for extension in wanted:
+        if (context := load(extension.observer)(instance, thread)) is not None:
+            stack.enter_context(context)
     return stack
 
 

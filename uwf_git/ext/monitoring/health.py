@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from uwf_git.plugin import EndpointAnswer, Hindrance, Instance, Location, UwfError, extensions
 
+_COUNTS = 1.0  # seconds that a look counts
+_looking = threading.Lock()
+_last: dict[Path, tuple[float, list[str]]] = {}
 _LEAST = 256 << 20  # bytes of free disk, below which a worktree or a pack may not fit
 
 
@@ -41,10 +47,15 @@ def alive(_location: Location) -> EndpointAnswer:
 
 
 def ready(location: Location) -> EndpointAnswer:
-    """Anybody may ask, so it names what hinders, without paths and addresses."""
-    try:
-        with opened(location) as instance:
-            names = sorted({item.name for item in extensions.hindrances(instance)})
-    except (UwfError, OSError):
-        names = ["store"]
+    """Anybody may ask, as often as they like, so it looks once a second, and names what hinders without paths and
+    addresses."""
+    with _looking:
+        looked, names = _last.get(location.git_dir, (0.0, []))
+        if not looked or time.monotonic() - looked > _COUNTS:
+            try:
+                with opened(location) as instance:
+                    names = sorted({item.name for item in extensions.hindrances(instance)})
+            except (UwfError, OSError):
+                names = ["store"]
+            _last[location.git_dir] = time.monotonic(), names
     return EndpointAnswer(f"not ready: {', '.join(names)}\n", 503) if names else EndpointAnswer("ready\n")

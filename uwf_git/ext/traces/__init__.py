@@ -13,4 +13,5 @@ EXTENSION = Extension(
         ),
     ),
     observer="uwf_git.ext.traces.live:observe",
+    observer_variables=("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
 )
