@@ -32,7 +32,7 @@ _MOST_IDLE = 2
 _MOST_CALLS = 100  # of a fork, whose memory grows
 _ENDING = 0.05  # seconds that a thread may take to end after the command that started it
 # What few commands load, and every fork would copy the memory of, or none does.
-_SELDOM = ("langchain_core", "langgraph", "mcp", "ormsgpack", "temporalio")
+_SELDOM = ("harbor", "langchain_core", "langgraph", "mcp", "ormsgpack", "temporalio")
 # What is remembered of these rooms depends on nothing but their arguments.
 _PURE = ("uwf_git.format.", "uwf_git.workflow.", "uwf_cli.page.")
 

@@ -18,6 +18,7 @@ OURS = (
     "monitoring",
     "importers",
     "atif",
+    "harbor",
     "attest",
     "ci",
     "landing",

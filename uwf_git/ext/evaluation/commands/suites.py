@@ -214,6 +214,7 @@ def _names(value: Any) -> str:
 @command(
     "uwf eval import bugs.yaml",
     "uwf eval import prompts.jsonl --to prompts --workflow solve-issue",
+    "uwf eval import tasks --to harbor                 a folder of tasks of Harbor",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @TO
@@ -224,16 +225,18 @@ def _names(value: Any) -> str:
     shell_complete=completers.complete_workflow,
 )
 def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str | None) -> None:
-    """Import cases with prompts and files from a YAML list or a JSON Lines file.
+    """Import cases with prompts and files from a YAML list, a JSON Lines file, or tasks of Harbor.
 
-    A case replaces the one of the same name.
+    Those are a folder with task.toml, or a folder of such; uwf eval verify is their judge. A case replaces the
+    one of the same name.
     """
     from uwf_git.ext.evaluation.cases import fitted, read_file, with_workflows
+    from uwf_git.ext.evaluation.harbor import read_tasks
     from uwf_git.ext.evaluation.suite import Additions
 
     instance = invocation.instance_for_writing()
     with instance.store.together():
-        read = read_file(instance, file)
+        read = read_tasks(instance, file) if file.is_dir() else read_file(instance, file)
         name = suite or read.suite or file.name.split(".", 1)[0]
 
         def version(text: str) -> tuple[Any, Any]:

@@ -25,11 +25,12 @@ eval_ = command_group(
     "eval",
     {
         "add": ("suites", "Make cases of threads and steps."),
-        "import": ("suites", "Import cases from a file."),
+        "import": ("suites", "Import cases from a file or tasks of Harbor."),
         "remove": ("suites", "Remove cases or a suite."),
         "list": ("suites", "List the suites."),
         "show": ("suites", "Show a suite's cases and results."),
         "run": ("running", "Run a suite's cases and judge them."),
+        "verify": ("verifying", "Judge a trial by the tests of its Harbor task."),
         "compare": ("comparing", "Compare two runs of a suite."),
         "check": ("checking", "Fail if a suite is worse than its baseline."),
         "report": ("reporting", "Write a run as a page, or for Inspect."),

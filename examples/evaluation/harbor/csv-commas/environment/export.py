@@ -1,0 +1,2 @@
+def row(cells):
+    return ",".join(cells)
