@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from uwf_git.ext.retention import expiry, record
+from uwf_git.ext.retention.settings import settings_of
 from uwf_git.plugin import (
     Busy,
     Failures,
@@ -42,6 +43,8 @@ def expire(invocation: Invocation, remote: str | None, day: str | None, removed:
         invocation.emit(list(map(_of_record, record.records(instance))), _REMOVED)
         return
     there = instance.remotes.get(remote) if remote is not None else None
+    if not settings_of(instance.config).rules:
+        invocation.note("config.yaml has no rule that removes threads: uwf config set keep 90d")
     items = expiry.expired(instance, moment(day, "--on:"))
     doomed = [item for item in items if not item.kept]
     if not yes or day is not None:
@@ -67,8 +70,9 @@ def expire(invocation: Invocation, remote: str | None, day: str | None, removed:
     commit = record.note(instance)
     stays = expiry.in_shared_folds(instance, gone)
     try:
-        expiry.collect(instance)
-    except Busy as error:
+        if record.records(instance):
+            expiry.collect(instance)
+    except Busy as error:  # the next call deletes them
         failures.add(error)
     invocation.emit(
         [_as_json(item, item.head.thread in gone, item.head.thread in stays) for item in items], _EXPIRED
