@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from conftest import Uwf
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -267,6 +268,21 @@ def test_an_encrypted_state_is_stored_as_it_is(tmp_path: Path) -> None:
         app.invoke(Command(resume="yes"), config("shop-42"))
         assert app.get_state(config("shop-42")).values["notes"] == [f"{LONG}0"]
     assert uwf_git.open(tmp_path).verify() == []
+
+
+def test_a_thread_is_of_the_project_in_which_its_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uwf: Uwf
+) -> None:
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path / "shop")
+    subprocess.run(["git", "init", "-q"], check=True)
+    with UwfSaver(tmp_path / "store") as saver:
+        notes_graph(saver).invoke({"notes": []}, config("shop-42"))
+        notes_graph(saver).invoke(Command(resume="no"), config("shop-42"))
+        saver.prune(["shop-42"])
+    monkeypatch.setenv("UWF_STORAGE_ROOT", str(tmp_path / "store"))
+    [thread] = uwf("thread", "list").json
+    assert (thread["title"], thread["project"]) == ("shop-42", "shop")
 
 
 def test_an_agent_makes_no_step_of_a_graph(saver: UwfSaver) -> None:

@@ -94,7 +94,11 @@ class CheckpointThreads:
             return self.find(name) or self._begin(name, _id_for(name))
 
     def _begin(self, name: str, thread: ThreadId) -> ThreadId:
-        return self._instance.threads.start(self._version(), StartNode(compiled().hash, name), thread=thread)
+        start = StartNode(compiled().hash, name)
+        return self._instance.threads.start(self._version(), start, project=self._project(), thread=thread)
+
+    def _project(self) -> str:
+        return self._instance.threads.projects.label_at(Path.cwd())
 
     def _version(self) -> Oid:
         return self._instance.registry.commit_unregistered(compiled())
@@ -144,11 +148,10 @@ class CheckpointThreads:
             try:
                 with self._instance.locks.hold(thread, _PATIENCE):
                     return self._append_locked(thread, make)
-            except HeadMoved:  # by a pull, or by a program that takes no lock
-                continue
-            except BaseException:
+            except BaseException as error:
                 self._records.pop(thread, None)  # it may know nodes that were not stored
-                raise
+                if not isinstance(error, HeadMoved):  # by a pull, or by a program that takes no lock
+                    raise
         raise Busy(f"thread {thread} moves all the time", "repeat it")
 
     def _append_locked(self, thread: ThreadId, make: RecordMaker) -> None:
@@ -215,7 +218,7 @@ class CheckpointThreads:
         threads, store = self._instance.threads, self._instance.store
         records, draft, whole = self.records(thread), new_thread_id(), _id_for(name)
         start = store.put(*StartNode(compiled().hash, name).typed_payload())
-        threads.fork(threads.begin(self._version(), start, whole), draft, draft)
+        threads.fork(threads.begin(self._version(), start, whole, project=self._project()), draft, draft)
         decoder = self.decoder(records)
         for node in records.order:
             if keep(payload := decoder.payload(node)):
