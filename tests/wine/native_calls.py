@@ -147,6 +147,7 @@ def the_machine_is_described(folder: Path) -> None:
 if __name__ == "__main__":
     import traceback
 
+    failed = False
     claims = [item for name, item in [*globals().items()] if name.startswith(("a_", "an_", "the_", "who_"))]
     for claim in claims:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
@@ -155,3 +156,5 @@ if __name__ == "__main__":
                 print(claim.__name__, flush=True)
             except Exception:
                 traceback.print_exc(file=sys.stdout)
+                failed = True
+    sys.exit(failed)

@@ -12,6 +12,8 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
 
 from forwarding_library import forwarding_library
@@ -37,9 +39,8 @@ def main(folder: Path) -> None:
         project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
         wanted = [*project["dependencies"], *project["optional-dependencies"]["web"]]
         for_windows = "--platform=win_amd64", "--python-version=3.13", "--only-binary=:all:"
-        _pip(
-            wheels, *for_windows, *wanted, "colorama", "tzdata"
-        )  # the last two are asked for on Windows alone
+        wanted += ["colorama", "tzdata"]  # which Windows alone needs
+        _pip(wheels, *for_windows, *wanted)
         for wheel in wheels.glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(folder / "unpacked")
@@ -49,16 +50,25 @@ def main(folder: Path) -> None:
     (python / "python313._pth").write_text("\n".join(lines) + "\n")
     library = forwarding_library("bcryptprimitives.dll", "ProcessPrng", "advapi32.SystemFunction036")
     (python / "bcryptprimitives.dll").write_bytes(library)
+    _make_git(folder / "git", python)
     if not prefix.exists():
         env = {**os.environ, "WINEPREFIX": str(prefix), "WINEDEBUG": "-all"}
         version = ("reg", "add", r"HKEY_CURRENT_USER\Software\Wine", "/v", "Version", "/d", "win10", "/f")
-        for words in (
-            ("wineboot", "-i"),
-            ("wine", *version),
-        ):  # the first complains of what 32-bit programs need
-            subprocess.run(
-                words, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=words[0] == "wine"
-            )
+        # The first complains of what 32-bit programs need.
+        for words, check in ((("wineboot", "-i"), False), (("wine", *version), True)):
+            subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=check)
+
+
+def _make_git(folder: Path, python: Path) -> None:
+    """Make a git.exe of `git_client.py`, as pip makes commands: a launcher, how to call Python, the code."""
+    launcher = files("pip._vendor.distlib").joinpath("w64.exe")
+    interpreter = f"Z:{python.resolve()}/python.exe".replace("/", "\\")
+    folder.mkdir(exist_ok=True)
+    code = BytesIO()  # whose places count from the launcher's end
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.write(Path(__file__).with_name("git_client.py"), "__main__.py")
+    program = launcher.read_bytes() + f"#!{interpreter}\r\n".encode() + code.getvalue()
+    (folder / "git.exe").write_bytes(program)
 
 
 def _pip(folder: Path, *words: str) -> None:

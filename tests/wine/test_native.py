@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
+from git_relay import git_relay
 
 from uwf_git.api.check import check
 from uwf_git.store.instance import Instance
@@ -24,7 +25,7 @@ PYTHON = HOME / "python" / "python.exe"
 
 pytestmark = [
     pytest.mark.extended,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not PYTHON.exists(), reason="Windows' Python is not there: make test-wine"),
 ]
 
@@ -69,9 +70,12 @@ def wine(words: Sequence[str], folder: Path, **variables: str) -> subprocess.Com
 def uwf(tmp_path: Path) -> Run:
     (tmp_path / "one.yaml").write_text(WORKFLOW)
 
-    def run(*words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        root = f"Z:{tmp_path}/root".replace("/", "\\")
-        done = wine(["-m", "uwf_cli.main", "--root", root, *words], tmp_path, USERPROFILE=f"Z:{tmp_path}")
+    def run(
+        *words: str, status: int = 0, root: str = "root", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        where = f"Z:{tmp_path}/{root}".replace("/", "\\")
+        argv = ["-m", "uwf_cli.main", "--root", where, *words]
+        done = wine(argv, tmp_path, USERPROFILE=f"Z:{tmp_path}", **variables)
         assert done.returncode == status, done.stdout + done.stderr
         return done
 
@@ -108,6 +112,22 @@ def test_a_thread_is_run_there_verified_here_and_continued_there(uwf: Run, tmp_p
         "completed",
         "completed",
     ]
+
+
+def test_threads_are_pushed_and_cloned_there_by_the_git_program(uwf: Run, tmp_path: Path) -> None:
+    remote = tmp_path / "remote.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    # How Windows writes this machine's paths.
+    (tmp_path / ".gitconfig").write_text('[url "/"]\n\tinsteadOf = Z:/\n\tinsteadOf = "Z:\\\\"\n')
+    uwf("workflow", "put", "one.yaml")
+    uwf("run", "one", "-p", "Say hello.", "--agent", "uwf-rehearse")
+    with git_relay(tmp_path) as port:
+        with_git = {"WINEPATH": f"Z:{HOME}/git", "UWF_TEST_GIT_RELAY": str(port)}
+        uwf("remote", "add", "origin", f"Z:{remote}", **with_git)
+        uwf("push", "origin", **with_git)
+        uwf("clone", f"Z:{remote}", root="clone", **with_git)
+    rows = [json.loads(uwf("thread", "list", "--all", root=root).stdout) for root in ("root", "clone")]
+    assert rows[0][0]["thread"] == rows[1][0]["thread"] and rows[1][0]["status"] == "completed"
 
 
 def test_what_forks_there_is_refused_in_one_line(uwf: Run) -> None:
