@@ -156,6 +156,7 @@ from uwf_git.api.removal import remove as _remove_thread
 from uwf_git.api.run import Options as _RunOptions
 from uwf_git.api.run import run as _run_thread
 from uwf_git.api.run import step as _step_once
+from uwf_git.api.settings import ready_agents as ready_agents
 from uwf_git.api.spending import failure_causes as failure_causes
 from uwf_git.api.spending import runs_of_heads as runs_of_heads
 from uwf_git.api.spending import sums as _spending_sums
@@ -246,6 +247,7 @@ from uwf_git.base.extensions import Sample as Sample
 from uwf_git.base.extensions import ThreadAction as ThreadAction
 from uwf_git.base.extensions import WorkState as WorkState
 from uwf_git.base.extensions import agent_programs as agent_programs
+from uwf_git.base.extensions import config_section as config_section
 from uwf_git.base.extensions import dispatchers as dispatchers
 from uwf_git.base.extensions import load as _load_extension
 from uwf_git.base.extras import install_hint as install_hint
@@ -262,6 +264,7 @@ from uwf_git.base.text import counted as counted
 from uwf_git.base.text import cut as _cut_text
 from uwf_git.base.text import duration as _duration_text
 from uwf_git.base.text import encodable as encodable
+from uwf_git.base.text import escaped as escaped
 from uwf_git.base.text import fenced as fenced
 from uwf_git.base.text import harmless as harmless
 from uwf_git.base.text import iso as iso
@@ -279,6 +282,7 @@ from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
 from uwf_git.base.version import VERSION as VERSION
 from uwf_git.config import resolve as _known_agents
+from uwf_git.config.edit import with_setting as with_setting
 from uwf_git.config.forges import locate as _locate_remote
 from uwf_git.config.policy import FETCH as _FETCH_TOOL
 from uwf_git.config.policy import RUN as _RUN_TOOL
@@ -287,7 +291,8 @@ from uwf_git.config.policy import WRITING as _WRITING_TOOLS
 from uwf_git.config.policy import ToolPolicy as ToolPolicy
 from uwf_git.config.policy import parse_policy as parse_policy
 from uwf_git.config.policy import reading_only as reading_only
-from uwf_git.config.policy import tighten as _tighten_policy
+from uwf_git.config.project import FOLDER as _SETUP_FOLDER
+from uwf_git.config.project import ProjectSettings as ProjectSettings
 from uwf_git.config.read import load_config as load_config
 from uwf_git.config.reader import Reader as _ConfigReader
 from uwf_git.config.resolve import AgentOptions as AgentOptions
@@ -652,6 +657,7 @@ from uwf_git.sandbox import path as _confined_paths
 from uwf_git.sandbox import programs as programs
 from uwf_git.sandbox import results as _tool_results
 from uwf_git.sandbox.descendants import Descendants as Descendants
+from uwf_git.sandbox.enclosing_step import require_person as require_person
 from uwf_git.sandbox.limits import of_commands as _command_limits
 from uwf_git.sandbox.mounts import DOCUMENT as _DOCUMENT_MOUNT
 from uwf_git.sandbox.mounts import OUTPUT as _OUTPUT_MOUNT
@@ -709,6 +715,7 @@ from uwf_git.store.layout import Trailers as Trailers
 from uwf_git.store.layout import parse_message as parse_message
 from uwf_git.store.location import ROOT_VARIABLES as ROOT_VARIABLES
 from uwf_git.store.location import Location as Location
+from uwf_git.store.location import checkout_around as checkout_around
 from uwf_git.store.location import init as _init_store
 from uwf_git.store.location import locate as _locate_store
 from uwf_git.store.locks import Locks as _StoreLocks
@@ -726,6 +733,9 @@ from uwf_git.store.private_files import read_private as read_private
 from uwf_git.store.private_files import write_private as write_private
 from uwf_git.store.remotes import Remote as Remote
 from uwf_git.store.removed import expired as _expired_threads
+from uwf_git.store.setups import Setup as Setup
+from uwf_git.store.setups import Setups as Setups
+from uwf_git.store.setups import config_with as config_with
 from uwf_git.store.thread_records import ThreadRecord as ThreadRecord
 from uwf_git.store.thread_records import ThreadRecords as ThreadRecords
 from uwf_git.store.threads import DamagedThread as DamagedThread
@@ -847,6 +857,7 @@ from uwf_git.workspaces.options import WorkspaceOption as WorkspaceOption
 from uwf_git.workspaces.options import parse_option as _parse_workspace_option
 from uwf_git.workspaces.project import Project as Project
 from uwf_git.workspaces.removal import tidy as _tidy_worktrees
+from uwf_git.workspaces.requirements import REQUIREMENTS as _WORKTREE_REQUIREMENTS
 from uwf_git.workspaces.sharing import push_code as push_code
 from uwf_git.workspaces.step_workspace import StepWorkspace as StepWorkspace
 from uwf_git.workspaces.step_workspace import code_left as code_left
@@ -1087,7 +1098,6 @@ terminal_drawing = _terminal_drawing
 terminal_undisturbed = _terminal_undisturbed
 thread_outlook = _thread_outlook
 tidy_worktrees = _tidy_worktrees
-tighten_policy = _tighten_policy
 time_ago = _time_ago
 transfer_refs = _transfer_refs
 thread_state_value = _thread_state_value
@@ -1095,6 +1105,8 @@ type_name = _type_name
 type_versions = _type_versions
 unforged_text = _unforged_text
 unified_diff = _unified_diff
+SETUP_FOLDER = _SETUP_FOLDER
+WORKTREE_REQUIREMENTS = _WORKTREE_REQUIREMENTS
 unreadable_document = _unreadable_document
 used_up_budget = _used_up_budget
 wanted_data = _wanted_data

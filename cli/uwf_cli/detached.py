@@ -44,7 +44,7 @@ def detach(
             "leave out --detach, or begin a thread for others to run: uwf thread start",
         )
     if isinstance(options.agent, str | AgentOptions):
-        require_agent(instance.location.root, options.agent)
+        require_agent(instance.config_of(instance.threads.active_head(thread).row), options.agent)
     with instance.locks.run(thread) as lock:
         head = instance.threads.active_head(thread)
         if not value:  # a thread that was started for this run is told to its caller in any case

@@ -79,6 +79,7 @@ def startable(
     from uwf_git.api.workflows import may_start
 
     resolved_workflow = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
+    resolved_workflow.require_allowed()
     instance = invocation.instance_for_writing()  # not before there is something to write
     if has_rounds:
         require_code(resolved_workflow, "--max-rounds")
@@ -106,5 +107,6 @@ def require_code(workflow: ResolvedWorkflow, option: str) -> None:
 def require_agent(invocation: Invocation, agent: str | AgentOptions) -> None:
     """Raise Usage for an unusable agent, before a thread exists."""
     from uwf_git.api.start import require_agent
+    from uwf_git.store.setups import config_around
 
-    require_agent(invocation.location.root, agent)
+    require_agent(config_around(invocation.location, Path.cwd()), agent)

@@ -112,7 +112,9 @@ def test_a_template_in_a_subfolder_of_a_project_is_found_there(uwf: Uwf) -> None
 
 def test_a_full_disk_leaves_no_half_of_a_template(uwf: Uwf) -> None:
     uwf("init")
-    limited = f"ulimit -f 1; exec {sys.executable} -m uwf_cli.main init --template bugfix"
+    limited = (
+        f"ulimit -f 1; PYTHONDONTWRITEBYTECODE=1 exec {sys.executable} -m uwf_cli.main init --template bugfix"
+    )
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "cannot write" in done.stderr, done.stderr
     assert not Path(".uwf/workflows/bugfix.yaml").exists()

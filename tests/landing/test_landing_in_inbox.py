@@ -95,7 +95,8 @@ def test_the_request_is_named(uwf: Uwf, forge: LandingForge, running: httpx.Clie
 def test_what_would_land_elsewhere_than_shown_is_refused(uwf: Uwf, shop: Shop, running: httpx.Client) -> None:
     thread = shop.accepted()
     form = fields_of(item_of(running, thread), thread)
-    git("-C", shop.project, "checkout", "-q", "-b", "other")
+    git("-C", shop.project, "branch", "other")
+    uwf("config", "set", "land.onto", "other")
     answer = running.post(f"/thread/{thread}/land", data=form)
     assert answer.status_code == 409 and "other now, and was about" in answer.text
     assert git("-C", shop.project, "rev-list", "--count", "other") == "1"

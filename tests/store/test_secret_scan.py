@@ -40,7 +40,7 @@ cas schema get, remote list, export, agent list, agent check, config get, config
 config edit, setup, templates, stats, metrics, trace export, debug, verify, completion, guide, help, watch, eval list
 eval show, eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
 workspace path, remote accept-rewrite, remote reject-rewrite, trust show, trust log, remote hook, attest
-ci print, ci check, ci comment, eval verify, land, effect list, claims, blame, web invite
+ci print, ci check, ci comment, eval verify, land, effect list, claims, blame, web invite, allow
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync health"

@@ -18,6 +18,7 @@ from uwf_git.config.resolve import (
     is_missing,
     known_agent,
     named_agent,
+    naming_file,
     narrowed,
     overriding,
     resolve_agent,
@@ -88,15 +89,16 @@ def require_ready(
     not known, installed or configured."""
     options = agent_options((agents,)) if isinstance(agents, str) else agents
     options = options if isinstance(options, AgentOptions | None) else AgentOptions(options)
-    workflow = cast.workflow
-    check_roles(instance.config, workflow, options)
+    instance.warn_of_setup()
+    workflow, config = cast.workflow, _config(instance, at, folder)
+    check_roles(config, workflow, options)
     if options is not None:
-        require_agent(instance.location.root, options)
+        require_agent(config, options)
     if role is None:
-        parts = _parts(instance, cast, options, at, folder=folder)
+        parts = _parts(instance, config, cast, options, at, folder=folder)
     else:
-        parts = (_part(instance, cast, role, options, 0, folder),)
-    problems = _problems(instance, workflow, parts, at)
+        parts = (_part(instance, config, cast, role, options, 0, folder),)
+    problems = _problems(config, workflow, parts, instance, at)
     if problems:
         texts = "; ".join(text for text, _ in problems)
         kind = Invalid if any(part.problem for part in parts) else Usage  # as a step's without an agent
@@ -108,6 +110,10 @@ def require_ready(
     if options is not None and options.everywhere is not None and (line := _left_alone(parts)):
         instance.warn(line)
     return parts
+
+
+def _config(instance: Instance, at: Position | None, folder: Path | None) -> Config:
+    return instance.config_of(at.head.row) if at is not None else instance.config_at(folder or Path.cwd())
 
 
 def _left_alone(parts: Sequence[Part]) -> str:
@@ -154,7 +160,7 @@ def _require_ready_thread(
     if outlook(instance, *at).next in workflow.roles:
         require_ready(instance, at.history.cast, agents, at)
     elif isinstance(agents, AgentOptions):
-        check_roles(instance.config, workflow, agents)
+        check_roles(instance.config_of(head.row), workflow, agents)
 
 
 def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
@@ -201,9 +207,10 @@ def require_played(instance: Instance, cast: Cast, options: AgentOptions, role: 
     """Raise Usage if --agent plays no role of a workflow, or not the only one that is asked, since no model plays it:
     a comparison would then be one with itself."""
     workflow = cast.workflow
-    check_roles(instance.config, workflow, options)
+    config = _config(instance, None, None)
+    check_roles(config, workflow, options)
     roles = [role] if role is not None else [name for name in workflow.roles if asks_agent(workflow, name)]
-    if any(narrowed(instance.config, cast.role(name), options) is not None for name in roles):
+    if any(narrowed(config, cast.role(name), options) is not None for name in roles):
         return
     if roles:
         raise Usage(
@@ -242,6 +249,7 @@ def usual(instance: Instance, name: str) -> Usual | None:
 
 def _parts(
     instance: Instance,
+    config: Config,
     cast: Cast,
     options: AgentOptions | None = None,
     at: Position | None = None,
@@ -249,18 +257,19 @@ def _parts(
     folder: Path | None = None,
 ) -> tuple[Part, ...]:
     roles = _reached(instance, cast.workflow, at)
-    return tuple(_part(instance, cast, role, options, depth, folder) for role in roles)
+    return tuple(_part(instance, config, cast, role, options, depth, folder) for role in roles)
 
 
 def _part(
     instance: Instance,
+    config: Config,
     cast: Cast,
     role: str,
     options: AgentOptions | None,
     depth: int,
     folder: Path | None,
 ) -> Part:
-    config, workflow, player = instance.config, cast.workflow, cast.role(role)
+    workflow, player = cast.workflow, cast.role(role)
     is_persons = turn_of(workflow, role).player is Player.PEOPLE
     own = None
     if workflow.code is not None and overriding(config, player)[0] is None:
@@ -281,7 +290,7 @@ def _part(
         if part.kind == REHEARSAL:
             return part._replace(stands_in=agent.stands_in and not agent.args)
         if part.kind == WORKFLOW:
-            return _with_child(instance, part, agent, depth, folder)
+            return _with_child(instance, config, part, agent, depth, folder)
         if is_missing(agent, None if folder is None else str(Path.cwd())):
             hint = "correct its path" if "/" in agent.command else "install it, or see: uwf agent list"
             raise Unavailable(why_missing(agent.command, str(Path.cwd())), hint)
@@ -294,7 +303,10 @@ def _part(
         warning = playing.ready(config, agent.args, environ)
         return part._replace(is_real=True, warning=warning)
     except UwfError as error:
-        return Part(role, "", COMMAND, problem=error.message, hint=error.hint)
+        file = naming_file(config, player)
+        is_told = file == config.path.name or file in error.message
+        problem = error.message if is_told else f"{error.message}; {file} names it"
+        return Part(role, "", COMMAND, problem=problem, hint=error.hint)
 
 
 def _kind(agent: AgentConfig) -> str:
@@ -307,7 +319,9 @@ def _kind(agent: AgentConfig) -> str:
     return MODEL if asks_model(agent.command) else COMMAND
 
 
-def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, folder: Path | None) -> Part:
+def _with_child(
+    instance: Instance, config: Config, part: Part, agent: AgentConfig, depth: int, folder: Path | None
+) -> Part:
     """Return a role that a workflow plays, with the first problem of its own roles."""
     from uwf_git.store.definitions import current_cast
 
@@ -315,8 +329,8 @@ def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, 
     if not name or depth >= _DEEPEST:
         return part._replace(is_real=True)
     _, child = current_cast(instance.store, name)
-    parts = _parts(instance, child, depth=depth + 1, folder=folder)
-    problems = _problems(instance, child.workflow, parts)
+    parts = _parts(instance, config, child, depth=depth + 1, folder=folder)
+    problems = _problems(config, child.workflow, parts, instance)
     part = part._replace(
         agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,
         stands_in=any(item.stands_in for item in parts),
@@ -328,17 +342,21 @@ def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, 
 
 
 def _problems(
-    instance: Instance, workflow: Workflow, parts: Sequence[Part], at: Position | None = None
+    config: Config,
+    workflow: Workflow,
+    parts: Sequence[Part],
+    instance: Instance,
+    at: Position | None = None,
 ) -> list[tuple[str, str]]:
     """Return what keeps a run from its end, and the hints. Code may do without some of its agents."""
     problems = [(f"role {part.role}: {part.problem}", part.hint) for part in parts if part.problem]
     if workflow.code is not None:
         return problems if len(problems) == len(parts) else []
-    return problems + _mixed(instance, workflow, parts, at)
+    return problems + _mixed(config, workflow, parts, instance, at)
 
 
 def _mixed(
-    instance: Instance, workflow: Workflow, parts: Sequence[Part], at: Position | None
+    config: Config, workflow: Workflow, parts: Sequence[Part], instance: Instance, at: Position | None
 ) -> list[tuple[str, str]]:
     """Return the roles that only a rehearsal plays, and that others precede."""
     graph = _graph(workflow)
@@ -359,7 +377,7 @@ def _mixed(
         f" have worked: {', '.join(by)}"
     )
     rehearse = " ".join(f"--agent {role}={REHEARSE}" for role in late)
-    models = [part.agent for part in parts if part.kind == MODEL and known_agent(instance.config, part.agent)]
+    models = [part.agent for part in parts if part.kind == MODEL and known_agent(config, part.agent)]
     hint = f"add {rehearse} to rehearse {'it' if len(late) == 1 else 'them'} all the same, or name an agent"
     if models:
         hint += f": uwf config set defaultAgent {models[0].removeprefix('uwf-')}"

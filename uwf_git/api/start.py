@@ -18,6 +18,7 @@ from uwf_git.workspaces.options import SHARED, WorkspaceOption
 if TYPE_CHECKING:
     from uwf_git.api.issue import IssueText
     from uwf_git.config.resolve import AgentOptions
+    from uwf_git.config.settings import Config
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.kinds import Workflow
     from uwf_git.workspaces.choice import Choice
@@ -75,6 +76,7 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
     """Start a thread. Makes `refs/uwf/threads/<new ULID>`, and with a worktree
     `refs/uwf/work/<new ULID>` of the project. Warns of removed secrets, a large prompt, and an
     unenforceable cost limit. Raises what `workspaces.choice.choose` raises."""
+    instance.warn_of_setup()
     chosen = _chosen(instance, version.workflow, what)
     prompt = clean_prompt(instance, what.prompt, "the prompt")
     issue = None
@@ -148,11 +150,11 @@ def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -
     from uwf_git.engine.budget import COST
     from uwf_git.engine.performer import missing_price_reason
 
-    configured = instance.config.budgets
-    limits = (what.budget, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
-    if any(COST in limit for limit in limits):
+    config = instance.config_at(what.where or Path.cwd())
+    configured = (amounts for _, amounts in config.budgets_by_source(workflow.name))
+    if any(COST in limit for limit in (what.budget, workflow.budget or {}, *configured)):
         cast = what.cast(workflow)
-        warn_of_limit(instance, missing_price_reason(instance, cast, workflow.roles, what.agent))
+        warn_of_limit(instance, missing_price_reason(config, cast, workflow.roles, what.agent))
 
 
 def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
@@ -163,12 +165,10 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
         instance.warn(f"cannot enforce maxCost: {'; '.join(reasons)} — {UNTOLD_HINT}")
 
 
-def require_agent(root: Path, agent: str | AgentOptions) -> None:
-    """Raise Usage for an unusable agent, before a thread exists. `root` has config.yaml."""
-    from uwf_git.config.read import load_config
+def require_agent(config: Config, agent: str | AgentOptions) -> None:
+    """Raise Usage for an unusable agent, before a thread exists."""
     from uwf_git.config.resolve import named_agent, present_agent
 
-    config = load_config(root)
     for name in (agent,) if isinstance(agent, str) else agent.names:
         present_agent(named_agent(config, name))
 

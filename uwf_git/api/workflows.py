@@ -18,6 +18,7 @@ from uwf_git.base.errors import (
     NotFound,
     NotSupportedClassicWorkflow,
     UnknownWorkflow,
+    Untrusted,
     Usage,
     UwfError,
 )
@@ -61,7 +62,8 @@ SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
 
 class ResolvedWorkflow(NamedTuple):
     """A workflow that was found. `schemas` are its roles' by hash; `commit` is its version, None for a file.
-    Of a crew's workflow, `speaker` is the default persona's id."""
+    Of a crew's workflow, `speaker` is the default persona's id. `unallowed` says why one of a project's set-up may be
+    read and not started, else ""."""
 
     hash: Hash
     workflow: Workflow
@@ -70,6 +72,12 @@ class ResolvedWorkflow(NamedTuple):
     commit: str | None
     compiled: Compiled | None
     speaker: str = ""
+    unallowed: str = ""
+
+    def require_allowed(self) -> None:
+        """Raise Untrusted for a workflow of a set-up that the user hasn't allowed."""
+        if self.unallowed:
+            raise Untrusted(self.unallowed, "uwf allow")
 
 
 def find_workflow(sources: Sources, text: str) -> ResolvedWorkflow:
@@ -81,7 +89,7 @@ def find_workflow(sources: Sources, text: str) -> ResolvedWorkflow:
             return workflow
     path = workflow_file(sources.root, text)
     if path is not None:
-        return _in_file(sources.root, path)
+        return _in_setup(sources, path) or _in_file(sources.root, path)
     registered = sources.opened().registry.names() if sources.opened is not None else []
     known = [*registered, *file_names(sources.root)]
     listed = "uwf crew list" if "/" in text else "uwf workflow list"
@@ -239,7 +247,8 @@ def workflow_file(root: Path, text: str) -> Path | None:
 
 
 def version_of(instance: Instance, workflow: ResolvedWorkflow) -> Oid:
-    """Return the commit for a workflow's threads; for a file, one without a ref."""
+    """Return the commit for a workflow's threads; for a file, one without a ref. Raises Untrusted."""
+    workflow.require_allowed()
     if workflow.compiled is not None:
         return instance.registry.commit_unregistered(workflow.compiled)
     from uwf_git.git.repository import Oid
@@ -320,6 +329,44 @@ def at_version(instance: Instance, node: Hash, commit: str) -> ResolvedWorkflow:
     names = dict.fromkeys(role.schema for role in workflow.roles.values())
     schemas = {name: instance.store.get(name).payload for name in names}
     return ResolvedWorkflow(node, workflow, payload, schemas, commit, None)
+
+
+def _in_setup(sources: Sources, path: Path) -> ResolvedWorkflow | None:
+    """Return the workflow of a file in a project's set-up, by the text that was compared with what the user has
+    allowed; None for another file, for code, which is trusted by itself, and in a set-up of workflows alone. Raises
+    Untrusted for code in a set-up that isn't allowed, as finding it runs it."""
+    from uwf_git.git.refs import PRIVATE
+    from uwf_git.store.location import checkout_around
+    from uwf_git.store.setups import HINT, Setups
+    from uwf_git.workflow.code_workflow import language_of
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import parse_source
+
+    folder = path.absolute().parent
+    checkout = checkout_around(folder)
+    if checkout is None or checkout.top is None or folder != checkout.top / FOLDER:
+        return None
+    is_open = sources.opened is not None
+    setups = (
+        sources.instance().setups if is_open else Setups(sources.root, sources.root / "store.git" / PRIVATE)
+    )
+    state = setups.state_at(folder)
+    if state.here is None or not (state.here.has_settings or state.allowed):
+        return None
+    files = state.here.files
+    if language_of(path) is not None:
+        if state.refusal:
+            raise Untrusted(state.refusal, HINT)
+        return None
+
+    def text_of(name: str) -> bytes:
+        if (text := files.get(f"{folder.name}/{name}")) is None:
+            raise NotFound(f"no file {name!r} in {folder}", "add it, and allow it: uwf allow")
+        return text.encode()
+
+    compiled = compile_source(parse_source(text_of(path.name), str(path), text_of))
+    node, workflow, payload, schemas = compiled.hash, compiled.workflow, compiled.payload, compiled.schemas
+    return ResolvedWorkflow(node, workflow, payload, schemas, None, compiled, unallowed=state.refusal)
 
 
 def _in_file(root: Path, path: Path) -> ResolvedWorkflow:

@@ -68,7 +68,7 @@ def lacking_checks(instance: Instance, place: Path) -> Iterator[Check]:
     checkout = checkout_around(place)
     if checkout is None or checkout.top is None:
         return
-    settings = instance.config.workspace.of(checkout.top)
+    settings = instance.config_at(place).workspace.of(checkout.top)
     if settings.copy or settings.setup:
         return
     if (lack := lacking(Project(checkout.common), checkout)) is not None:

@@ -86,11 +86,14 @@ class AgentProgram(NamedTuple):
 class ConfigSection(NamedTuple):
     """A section of `config.yaml`. `read` names a function of a `ConfigReader` and of the section's value; what it
     returns is `Config.sections[key]`. `texts` are the fields of it, or of its entries, that
-    `uwf config set` takes literally."""
+    `uwf config set` takes literally; `project` has those that a project's `.uwf/config.yaml` may have, which grant
+    nothing, each with words for `uwf allow`: a word before the value, such as `runs` for a command, and after a colon
+    some after it."""
 
     key: str
     read: str
     texts: tuple[str, ...] = ()
+    project: Mapping[str, str] = {}
 
 
 class RefKind(NamedTuple):
@@ -312,6 +315,8 @@ class Extension(NamedTuple):
     thread's id, and returns a context manager in which a step of the thread is made, or None; it raises nothing, is
     loaded if one of `observer_variables` is set, and only a shipped extension has any. `guard` gets an Instance and a
     `store.new_record.NewRecord` that is about to be made, and raises to prevent it; only a shipped extension has any.
+    `project_files` gets a Location, a folder and the files that `uwf init` is about to write there, and returns more of
+    them; only a shipped extension has any.
     """
 
     name: str
@@ -341,6 +346,7 @@ class Extension(NamedTuple):
     observer: str = ""
     observer_variables: tuple[str, ...] = ()
     guard: str = ""
+    project_files: str = ""
 
 
 @cache
@@ -554,6 +560,15 @@ def landed(instance: Any, threads: Collection[str]) -> dict[str, set[str]]:
         for thread, own in load(extension.landed)(instance, threads).items() if extension.landed else ():
             commits.setdefault(thread, set()).update(own)
     return commits
+
+
+def project_files(location: Any, folder: Path, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Return the files that extensions add to those that `uwf init` writes into a folder."""
+    files: dict[Path, bytes] = {}
+    for extension in ours():
+        if extension.project_files:
+            files |= load(extension.project_files)(location, folder, written)
+    return files
 
 
 def checks() -> Iterator[tuple[str, str]]:

@@ -115,6 +115,14 @@ def set_value(root: Path, key: str, text: str) -> Any:
     return value
 
 
+def with_setting(text: str, path: ValuePath, value: Any) -> str:
+    """Return the text of a configuration with another value at a path. Comments are kept."""
+    document = yaml12.load(text, FILE)
+    data = copy.deepcopy(document.data) or {}
+    _put(data, path, value)
+    return _edited(text, document, data, path, value)
+
+
 def _about(key: str, message: str) -> str:
     """Return a message that names its key once, whole: of a value in a file it names the last part alone, or it."""
     for name in (key, _key_parts(key)[-1]):

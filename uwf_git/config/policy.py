@@ -44,6 +44,8 @@ STANDARD = (*READING, *WRITING, RUN, FETCH)
 
 _LISTS = ("allow", "deny", "allowHosts", "permissions", "servers")
 _SWITCHES = ("runCommand", "network", "allowUnconfined", "strict")
+_GRANTS = ("runCommand", "network")
+"""The switches that permit more if they are on."""
 _SIZES = ("maxReadBytes", "maxWriteBytes")
 LIMITS = "limits"
 KEYS = (*_LISTS[:2], *_SWITCHES[:3], *_LISTS[2:4], *_SIZES, LIMITS, "strict")
@@ -60,6 +62,8 @@ CONFIGURATION = Source("", KEYS)
 ROLE = Source("a workflow", ("allow", "deny", "runCommand", "network"))
 SPEAKER = Source("a persona", ("allow", "deny", "files", *_SIZES, "mcp", "servers"))
 """A persona's policy, in its crew."""
+PROJECT = Source("a project", (*ROLE.keys, "permissions", *_SIZES, "strict"))
+"""A project's. A list of hosts would open those that aren't public, and limits would replace the usual ones."""
 REQUESTS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 """The kinds of requests that agents with tools of their own make."""
 _MCP = "mcp/"
@@ -241,15 +245,13 @@ def parse_policy(value: Any, source: Source = CONFIGURATION) -> tuple[ToolPolicy
             problems.append(_unknown(key, source))
     lists = {key: _globs(value[key], key, problems) for key in _LISTS if key in known and key in value}
     switches = {
-        key: _switch(value[key], key, source is ROLE, problems)
-        for key in _SWITCHES
-        if key in known and key in value
+        key: _switch(value[key], key, source, problems) for key in _SWITCHES if key in known and key in value
     }
     # A list that should deny something and can't be read denies everything.
     listed = lists.get("deny", ())
     deny = ("*",) if listed is None else listed
     for key, tools in _SETS.items():
-        if key in known and not _switch(value.get(key, True), key, False, problems):
+        if key in known and not _switch(value.get(key, True), key, source, problems):
             deny += tools
     limits, wrong = parse_quota(value.get(LIMITS)) if LIMITS in known else (Quota(), [])
     problems += [f"{message} ({hint})" for _, message, hint in wrong]
@@ -354,12 +356,14 @@ def _misspelt(name: str) -> str:
     return nearest(name, STANDARD) or "tools are: " + ", ".join(STANDARD)
 
 
-def _switch(value: Any, key: str, of_role: bool, problems: list[str]) -> bool:
+def _switch(value: Any, key: str, source: Source, problems: list[str]) -> bool:
     if not isinstance(value, bool):
         problems.append(f"{key} must be true or false")
         return False
-    if of_role and value:
-        problems.append(f"{key}: a workflow can only switch it off; {key}: true belongs into config.yaml")
+    if value and key in _GRANTS and source is not CONFIGURATION:
+        problems.append(
+            f"{key}: {source.author} can only switch it off; {key}: true belongs into your own config.yaml"
+        )
         return False
     return value
 

@@ -24,7 +24,7 @@ they are needed, since a file is often filled in key by key. Extensions read sec
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -77,7 +77,7 @@ _Amounts = TypeVar("_Amounts")
 
 def load_config(root: Path) -> Config:
     """Return a storage root's configuration. Raises Invalid with line and nearest key."""
-    reader = _ConfigReader(read_document(root))
+    reader = SettingsReader(read_document(root))
     config = reader.config(root / FILE)
     log.debug(
         "MWB0N19K",
@@ -88,17 +88,22 @@ def load_config(root: Path) -> Config:
         providers=config.providers.keys(),
         problems=len(reader.problems),
     )
-    if problems := sorted(reader.problems):
-        first = problems[0]
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        where = f"{one_line(str(root / FILE))}:{first.line}:{first.column}"
-        raise Invalid(f"{where}: {first.message}{more}", first.hint)
+    refuse_problems(root / FILE, reader.problems)
     return config
+
+
+def refuse_problems(path: Path, problems: Iterable[ConfigProblem]) -> None:
+    """Raise Invalid with the first problem of a file, if there is any."""
+    if in_order := sorted(problems):
+        first = in_order[0]
+        more = f" (and {len(in_order) - 1} more)" if len(in_order) > 1 else ""
+        where = f"{one_line(str(path))}:{first.line}:{first.column}"
+        raise Invalid(f"{where}: {first.message}{more}", first.hint)
 
 
 def check_config(root: Path) -> list[ConfigProblem]:
     """Return all problems, including missing names and fields. Raises Invalid if it is not YAML."""
-    reader = _ConfigReader(read_document(root))
+    reader = SettingsReader(read_document(root))
     reader.dangling(reader.config(root / FILE))
     return sorted(set(reader.problems))
 
@@ -117,7 +122,7 @@ def read_document(root: Path) -> Document:
 
 def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:
     """Return a document's wrong values, also unused ones, without missing ones."""
-    reader = _ConfigReader(document)
+    reader = SettingsReader(document)
     reader.config(path)
     return [*reader.problems, *reader.late]
 
@@ -126,7 +131,7 @@ def _fields(section: str) -> tuple[str, ...]:
     return (*FIELDS[section], INLINE_KEY) if section == "providers" else FIELDS[section]
 
 
-class _ConfigReader(Reader):
+class SettingsReader(Reader):
     """Reads the whole file."""
 
     def config(self, path: Path) -> Config:

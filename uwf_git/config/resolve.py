@@ -138,10 +138,10 @@ def resolve_agent(config: Config, role: CastRole, override: str | AgentOptions |
         try:
             agent = command_agent(config, named, one_line(where))
         except Usage as error:
-            raise Invalid(f"{config.path.name}: {error.message}", error.hint) from None
+            raise Invalid(f"{naming_file(config, role)}: {error.message}", error.hint) from None
     if agent is None:
         raise Invalid(
-            f'{config.path.name}: {one_line(where)} names agent "{one_line(named)}", which is not configured',
+            f'{naming_file(config, role)}: {one_line(where)} names agent "{one_line(named)}", which is not configured',
             nearest(named, known_names(config)) or hint_to_add(named),
         )
     if not agent.command:
@@ -159,6 +159,13 @@ def overriding(config: Config, role: CastRole) -> tuple[str | None, str]:
         if (named := config.agent_overrides.get(section, {}).get(key)) is not None:
             return named, f"agentOverrides.{section}.{key}"
     return None, ""
+
+
+def naming_file(config: Config, role: CastRole) -> str:
+    """Return the name of the file that names a role's agent: the user's, or a project's."""
+    named = (place for place in role.sections if place[1] in config.agent_overrides.get(place[0], {}))
+    place = next(named, None)
+    return config.file_of("defaultAgent") if place is None else config.file_of("agentOverrides", *place)
 
 
 def resolve_model(config: Config, scenario: str) -> Model | None:

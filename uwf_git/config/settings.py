@@ -1,14 +1,15 @@
 """Keys and values of `config.yaml`."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.base.extensions import config_keys
 from uwf_git.base.text import nearest, one_line
-from uwf_git.config.policy import ToolPolicy
+from uwf_git.config.policy import ToolPolicy, tighten
+from uwf_git.format.schema import ValuePath
 from uwf_git.sandbox.quota import Quota
 
 if TYPE_CHECKING:
@@ -202,6 +203,17 @@ class WorkspaceSettings(NamedTuple):
         return self._replace(**own)
 
 
+class Layer(NamedTuple):
+    """What a project's set-up adds to the user's settings, beside what it is merged into. Its `budgets` apply as well;
+    `tools` narrows each agent's policy. `keys` are the settings that are the project's and not the user's; `name`
+    is the file's."""
+
+    name: str
+    budgets: Mapping[str, Mapping[str, float]]
+    tools: ToolPolicy
+    keys: Collection[ValuePath]
+
+
 class Config(NamedTuple):
     """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
     `not_secrets` are variables, `secret_sources` where values of some are. `sections` are extensions' by key, as their
@@ -210,7 +222,8 @@ class Config(NamedTuple):
     is unknown. `max_agents` limits running agents on this machine; a request of one that nobody decides waits
     `permission_wait` seconds for a person. `workspace` says where agents work; `keeps_sessions`: the sessions of
     agent programs are kept with steps, and restored. `forges` and `trackers` are kinds by host, `forge_apis` and
-    `tracker_apis` addresses of their REST APIs. `views` are words of `api.filters` by name."""
+    `tracker_apis` addresses of their REST APIs. `views` are words of `api.filters` by name. `layer` is what a project's
+    set-up, which the user has allowed, adds to all that."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -240,6 +253,28 @@ class Config(NamedTuple):
     views: Mapping[str, str] = {}
     permission_wait: float | None = None
     secret_sources: Mapping[str, SecretSource] = {}
+    layer: Layer | None = None
+
+    def file_of(self, *path: str) -> str:
+        """Return the name of the file that a setting is in."""
+        return self.layer.name if self.layer is not None and path in self.layer.keys else self.path.name
+
+    def policy(self, own: ToolPolicy | None, *narrower: ToolPolicy | None) -> ToolPolicy:
+        """Return the tools of an agent with a policy of its `own`: the strictest of all."""
+        layer = self.layer.tools if self.layer is not None else None
+        return tighten(self.tools, own, layer, *narrower)
+
+    def budgets_by_source(self, workflow: str) -> list[tuple[str, Mapping[str, float]]]:
+        """Return the budgets of a workflow's threads, each with the file that has it, and for whom."""
+        sources = [(self.path.name, self.budgets)]
+        if self.layer is not None:
+            sources.append((self.layer.name, self.layer.budgets))
+        return [
+            (f"{file} for {name}" if name else file, budgets[name])
+            for file, budgets in sources
+            for name in dict.fromkeys(("", workflow))
+            if name in budgets
+        ]
 
     @property
     def prices(self) -> dict[str, Price]:

@@ -30,6 +30,7 @@ from uwf_git.workflow.turn import Outlook
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
+    from uwf_git.config.settings import Config
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.engine.spending import Totals
     from uwf_git.store.instance import Instance
@@ -93,12 +94,17 @@ def limits(
     FORK."""
     limits: dict[str, Limit] = {}
     for source, amounts in sources:
-        over = (here or {}) if source.startswith(CONFIG) else {} if source == FORK else raised
+        over = (here or {}) if is_configured(source) else {} if source == FORK else raised
         for key, value in amounts.items():
             limit = Limit(key, over[key], _RAISED) if key in over else Limit(key, value, source)
             if key in LIMITS and (key not in limits or limit.value < limits[key].value):
                 limits[key] = limit
     return {key: limits[key] for key in LIMITS if key in limits}
+
+
+def is_configured(source: str) -> bool:
+    """Return whether a source is the configuration: the user's file, or a project's."""
+    return CONFIG in source
 
 
 def reached_limit(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
@@ -185,7 +191,7 @@ class BudgetState(NamedTuple):
             return f"{limit.key} of thread {thread} is used up, {used}"
         if limit.source == _RAISED:
             source = "raised before"
-        elif limit.source.startswith(CONFIG):
+        elif is_configured(limit.source):
             source = f"set by {limit.source}"
         else:
             source = f"set by its {limit.source}"
@@ -229,15 +235,19 @@ class Budgets:
         self._waiting: dict[Oid, list[Head]] = {}
         self._fan_outs: dict[Oid, list[FanOut]] = {}
         self._asked = 0
+        self._configs: dict[str | None, Config | None] = {}
 
-    @cached_property
-    def _configured(self) -> Mapping[str, Mapping[str, float]]:
-        try:
-            if not self._instance.config_has(b"budgets"):
-                return {}
-            return self._instance.config.budgets
-        except (OSError, UwfError):  # reported by the command that needs the configuration
-            return {}
+    def _configured(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
+        row = head.row
+        if row.project not in self._configs:
+            self._configs[row.project] = None
+            with contextlib.suppress(
+                OSError, UwfError
+            ):  # reported by the command that needs the configuration
+                if self._instance.config_has(b"budgets", row):
+                    self._configs[row.project] = self._instance.config_of(row)
+        config = self._configs[row.project]
+        return config.budgets_by_source(row.name or "") if config is not None else []
 
     @cached_property
     def _limited(self) -> frozenset[Hash]:
@@ -252,13 +262,11 @@ class Budgets:
         """Return whether anything may limit a thread: quicker than `sources` in a list, where nearly nothing does."""
         self._asked += 1
         row = head.row
-        return bool(self._configured) or self._is_limited(row.workflow) or self._is_limited(row.start)
+        return bool(self._configured(head)) or self._is_limited(row.workflow) or self._is_limited(row.start)
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
-        name, row = head.row.name or "", head.row
-        sources = [(CONFIG, self._configured.get("", {}))]
-        if name:
-            sources.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
+        row = head.row
+        sources = self._configured(head)
         self._asked += 1
         if row.workflow is not None and self._is_limited(row.workflow):
             if row.workflow not in self._of_workflows:
@@ -358,7 +366,7 @@ class Budgets:
         if COST not in held:
             return standing
         standing = standing._replace(unpriced=spent.money(priced).unpriced)
-        return standing.strict() if self._instance.config.stops_unpriced else standing
+        return standing.strict() if self._instance.config_of(head.row).stops_unpriced else standing
 
     def _above(self, head: Head, held: Mapping[str, Limit]) -> dict[str, tuple[ThreadId, BudgetState]]:
         keys = [key for key, limit in held.items() if limit.source == FORK]
@@ -529,7 +537,12 @@ def budget_before(
     says so."""
     standing = (budgets or Budgets(instance)).standing(head)
     held = standing.limits.get(COST) if standing is not None else None
-    if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:
+    if (
+        standing is None
+        or standing.reached
+        or held is None
+        or not instance.config_of(head.row).stops_unpriced
+    ):
         return standing
     from uwf_git.engine.performer import missing_price_at
 

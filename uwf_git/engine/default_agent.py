@@ -65,7 +65,7 @@ def refuse_generated_step(instance: Instance, at: Position, role: str, agent: st
     refused. Whether it had a script isn't known."""
     if not (who := real_workers(instance, at, role)):
         return
-    thread, config = at.head.thread, instance.config
+    thread, config = at.head.thread, instance.config_of(at.head.row)
     if agent == config.default_agent and _named(config, at.history, role) is None:
         raise AgentFailed(
             f"agent {agent!r} is uwf-rehearse, is not configured for role {role!r} of thread {thread}, and does not"
@@ -83,7 +83,7 @@ def refuse_generated_step(instance: Instance, at: Position, role: str, agent: st
 def refuse_generated_child(instance: Instance, at: Position, child: History) -> None:
     """Raise AgentFailed if real agents worked on a thread and the sub-workflow's steps were generated without
     that being chosen here."""
-    unasked = next(_unrequested_generated(instance, child), None)
+    unasked = next(_unrequested_generated(instance, instance.config_of(at.head.row), child), None)
     # Answering a rehearsal's question is part of that rehearsal.
     who = _others(instance, at.head, at.history.steps, (SUBWORKFLOW, "a human")) if unasked else []
     if unasked is None or not who:
@@ -99,7 +99,9 @@ def refuse_generated_child(instance: Instance, at: Position, child: History) -> 
     )
 
 
-def _unrequested_generated(instance: Instance, history: History) -> Iterator[tuple[History, str]]:
+def _unrequested_generated(
+    instance: Instance, config: Config, history: History
+) -> Iterator[tuple[History, str]]:
     """Yield the roles, in nested sub-workflows too, with generated steps that the configuration doesn't
     assign to uwf-rehearse."""
     from uwf_git.config.resolve import resolve_agent
@@ -107,14 +109,14 @@ def _unrequested_generated(instance: Instance, history: History) -> Iterator[tup
     for step in history.steps:
         if step.agent == REHEARSE:
             try:
-                agent = resolve_agent(instance.config, history.cast.role(step.role))
+                agent = resolve_agent(config, history.cast.role(step.role))
             except UwfError:
                 agent = None
             if agent is None or not _is_rehearse(agent) or (agent.stands_in and not agent.args):
                 yield history, step.role
         elif step.agent == SUBWORKFLOW and is_kind(instance.store.get(step.detail).type, "step"):
             yield from _unrequested_generated(
-                instance, instance.threads.history_at(history.thread, step.detail)
+                instance, config, instance.threads.history_at(history.thread, step.detail)
             )
 
 
@@ -214,7 +216,7 @@ def _is_gate(instance: Instance, at: Position, role: str) -> bool:
     it passes on a human's answer."""
     if at.history.workflow.is_persons(role):
         return True
-    config, steps = instance.config, split_remarks(at.history.steps)[0]
+    config, steps = instance.config_of(at.head.row), split_remarks(at.history.steps)[0]
     named = _named(config, at.history, role) or ""
     command = config.agents[named].command if named in config.agents else full_name(named)
     if command == HUMAN or any(step.agent == HUMAN for step in steps if step.role == role):

@@ -37,31 +37,26 @@ class HumanRoles:
         self._declared: dict[Hash, frozenset[str]] = {}
         self._gates: dict[Hash, frozenset[str]] = {}
         self._fields: dict[Hash, tuple[FormField, ...]] = {}
-        self._played: dict[tuple[tuple[str, str], ...], bool] = {}
-        self._config: Config | None = None
-        try:
-            self._configured = instance.config_has(b"human")
-            self._config = instance.config if self._configured else None
-        except (OSError, UwfError):  # reported by the command that needs the configuration
-            self._configured = False
+        self._played: dict[tuple[object, ...], bool] = {}
+        self._configs: dict[str | None, Config | None] = {}
 
     def among(self, row: CommitRow) -> bool:
         """Return whether a person may play a role of this commit's workflow."""
-        return self._configured or bool(self._of(row))
+        return self._config(row) is not None or bool(self._of(row))
 
     def plays(self, row: CommitRow, role: str) -> bool:
         """Return whether a person plays the role here."""
         if role in self._of(row):
             return True
-        if role.startswith("$") or not self._configured:
+        if role.startswith("$") or (config := self._config(row)) is None:
             return False
         threads, player = self._instance.threads, None
         if row.start and row.workflow and threads.has_cast(row.workflow):
             player = threads.cast_role(row.start, role)
         player = player or CastRole(row.name or "", role)
-        key = tuple(player.sections)
+        key = (row.project, *player.sections)
         if key not in self._played:
-            self._played[key] = self._resolve(player)
+            self._played[key] = self._resolve(config, player)
         return self._played[key]
 
     def is_gate(self, row: CommitRow, role: str) -> bool:
@@ -80,11 +75,20 @@ class HumanRoles:
             self._fields[schema] = fields_of(self._instance.store.schema(schema).payload)
         return self._fields[schema]
 
-    def _resolve(self, role: CastRole) -> bool:
+    def _config(self, row: CommitRow) -> Config | None:
+        """Return the configuration for a thread, None if it names no person."""
+        if row.project not in self._configs:
+            self._configs[row.project] = None
+            with suppress(OSError, UwfError):  # reported by the command that needs the configuration
+                if self._instance.config_has(b"human", row):
+                    self._configs[row.project] = self._instance.config_of(row)
+        return self._configs[row.project]
+
+    def _resolve(self, config: Config, role: CastRole) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
         try:
-            agent = resolve_agent(self._config or self._instance.config, role)
+            agent = resolve_agent(config, role)
         except UwfError:
             return False
         return agent.command == HUMAN

@@ -28,7 +28,7 @@ def configured_recipient(instance: Instance, at: Position, role: str) -> Recipie
     """Return the role's recipient, without shell and folders if the agent isn't installed or runs outside of
     this process."""
     with suppress(UwfError):
-        config = resolve_agent(instance.config, at.history.cast.role(role))
+        config = resolve_agent(instance.config_of(at.head.row), at.history.cast.role(role))
         if (agent := embedded(config.command)) is not None:
             order = EngineOrder(at.head.node, role, config.alias, None, None)
             context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))

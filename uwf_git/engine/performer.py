@@ -43,7 +43,7 @@ from uwf_git.store.location import CEILINGS, ceilings
 from uwf_git.workflow.turn import asks_agent
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
+    from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.casting import Cast
     from uwf_git.format.kinds import Workflow
@@ -75,15 +75,19 @@ def override_at(
     """Return what an override, of a step or of a whole run, names for a role."""
     if not isinstance(override, AgentOptions):
         return override
-    named: str | Agent | None = narrowed(instance.config, at.history.cast.role(role), override)
+    named: str | Agent | None = narrowed(
+        instance.config_of(at.head.row), at.history.cast.role(role), override
+    )
     return named
 
 
 class Replacement(NamedTuple):
-    """What plays a role, and what config.yaml names for it: their names, or their commands if one program has both."""
+    """What plays a role, and what the configuration in `file` names for it: their names, or their commands if one
+    program has both."""
 
     player: str
     own: str
+    file: str
 
 
 def replacement(
@@ -91,18 +95,19 @@ def replacement(
 ) -> Replacement | None:
     """Return whom a command of this name replaces: the configured agent of a role that no model plays; None if
     none."""
-    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.config.resolve import naming_file, resolve_agent
 
-    workflow = at.history.workflow
+    workflow, config = at.history.workflow, instance.config_of(at.head.row)
     if workflow.code is not None or not asks_agent(workflow, role):
         return None
     with contextlib.suppress(UwfError):  # what can't play the role is not replaced
-        own = resolve_agent(instance.config, at.history.cast.role(role))
+        own = resolve_agent(config, at.history.cast.role(role))
         if not asks_model(own.command) and (own.command, *own.args) != tuple(command):
             names = (name, own.alias)
             if name == own.alias:
                 names = (shlex.join(command), shlex.join((own.command, *own.args)))
-            return Replacement(*(instance.redactor.text(text)[0] for text in names))
+            player, configured = (instance.redactor.text(text)[0] for text in names)
+            return Replacement(player, configured, naming_file(config, at.history.cast.role(role)))
     return None
 
 
@@ -133,7 +138,9 @@ def performer_of(
         alone = () if named is None else (f"{EVERY_ROLE}={named}",)
         words = override.words if isinstance(override, AgentOptions) else alone
         return AgentConfig(runner.name, runner.name, words, None), runner
-    config = resolve_agent(instance.config, at.history.cast.require(role, at.head.thread), named)
+    config = resolve_agent(
+        instance.config_of(at.head.row), at.history.cast.require(role, at.head.thread), named
+    )
     if is_persons:
         from uwf_git.engine.human_roles import agent_of_person
 
@@ -191,7 +198,7 @@ def _configured(
     cast = _cast_at(instance, head)
     if cast is None or not asks_agent(cast.workflow, role):
         return None
-    return resolve_agent(instance.config, cast.role(role), override)
+    return resolve_agent(instance.config_of(head.row), cast.role(role), override)
 
 
 def _cast_at(instance: Instance, head: Head) -> Cast | None:
@@ -418,11 +425,13 @@ def missing_price_at(
 ) -> str:
     """Return why the cost of the next role's agent cannot be known beforehand, "" if it can."""
     cast = _cast_at(instance, head)
-    return next(iter(missing_price_reason(instance, cast, [role], agent)), "") if cast is not None else ""
+    if cast is None:
+        return ""
+    return next(iter(missing_price_reason(instance.config_of(head.row), cast, [role], agent)), "")
 
 
 def missing_price_reason(
-    instance: Instance,
+    config: Config,
     cast: Cast,
     roles: Iterable[str],
     agent: str | Agent | AgentOptions | None = None,
@@ -438,14 +447,14 @@ def missing_price_reason(
             player = cast.role(role)
             named: str | Agent | None
             if isinstance(agent, AgentOptions):
-                named = narrowed(instance.config, player, agent)
+                named = narrowed(config, player, agent)
             else:
                 named = agent
             if isinstance(named, str | None):
-                config = resolve_agent(instance.config, player, named)
-                playing, args = embedded(config.command), config.args
+                player_config = resolve_agent(config, player, named)
+                playing, args = embedded(player_config.command), player_config.args
             else:
                 playing, args = named, ()
-            if playing is not None and (why := playing.missing_price(instance.config, args)):
+            if playing is not None and (why := playing.missing_price(config, args)):
                 reasons[why] = None
     return list(reasons)

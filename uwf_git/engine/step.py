@@ -69,6 +69,7 @@ def step(
     the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, RolledBack, NoTransition, Usage if no
     agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
     joined: list[Outcome] = []
+    instance.warn_of_setup()
     while True:
         try:
             outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files, joined=joined)
@@ -146,7 +147,7 @@ def _may_ask(instance: Instance, thread: ThreadId, agent: str | Agent | AgentOpt
     """Return whether a person may play the next role: the workflow, config.yaml or an override says so."""
     names = agent.names if isinstance(agent, AgentOptions) else (agent,) if isinstance(agent, str) else ()
     is_named = any(HUMAN.removeprefix("uwf-") in name for name in names)
-    return is_named or instance.may_ask_people(instance.threads.active_head(thread).row.workflow)
+    return is_named or instance.may_ask_people(instance.threads.active_head(thread).row)
 
 
 @contextlib.contextmanager

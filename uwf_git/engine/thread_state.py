@@ -66,7 +66,7 @@ class RestingThread:
     def awaits_person(self) -> bool:
         if self.head.waits_for_join:
             return False
-        if self._people is None and not self._instance.may_ask_people(self.head.row.workflow):
+        if self._people is None and not self._instance.may_ask_people(self.head.row):
             return False
         from uwf_git.engine.human_turn import persons_role
 

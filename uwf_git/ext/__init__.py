@@ -24,4 +24,5 @@ OURS = (
     "landing",
     "retention",
     "langgraph",
+    "project",
 )

@@ -49,6 +49,8 @@ STEP_INTERRUPTED = "the step was interrupted"
 ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW, KILLED_NOW})
 EXTRACT = "extract"
 """The tool whose turns hold what a model read out of a text."""
+EXEC = "uwf-exec"
+"""The agent that is a command."""
 SUBWORKFLOW = "uwf-workflow"
 """The agent that does a step by a thread of its own."""
 BODY = "_body"  # in a template: the text below the fields of the last answer

@@ -20,7 +20,7 @@ from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import Head
 from uwf_git.store.indexing import Store
-from uwf_git.store.location import Location, check_format, locate
+from uwf_git.store.location import ALLOWED, Location, check_format, checkout_around, locate
 from uwf_git.store.locks import Locks
 from uwf_git.store.new_record import THREADS
 from uwf_git.store.private import NONCE_VARIABLE, Folders, Runs, Sessions, Trusted
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import TurnRecord
     from uwf_git.git.objects import Person
     from uwf_git.store.attempts import Attempts
+    from uwf_git.store.index import CommitRow
     from uwf_git.store.mailbox import Mailbox
     from uwf_git.store.new_record import NewRecord
     from uwf_git.store.permission_files import PermissionFiles
     from uwf_git.store.remotes import Remotes
+    from uwf_git.store.setups import Setup, Setups
     from uwf_git.store.versions import Registry
 
 
@@ -88,6 +90,7 @@ class Instance:
         check_format(location.git_dir)
         if time.time() < 0:  # neither ids nor git have such times
             raise Invalid("the clock of this machine is before 1970", "set it, and repeat this")
+        self._may_layer = config is None
         if config is not None:
             self.config = config
         self.location = location
@@ -116,6 +119,8 @@ class Instance:
         """Takes what is done once the result is known, such as to run a hook; the command prints the result first."""
         self.listener: Listener | None = None
         """Hears what is said in the steps that are made here; the command sets it where somebody listens."""
+        self._layers: dict[str, Config] = {}
+        self._looked_at_setup = False
         self.kept: dict[ThreadId, Resource] | None = None
         """What agents keep running between two steps of a thread, where somebody does more than one; see `keeping`."""
 
@@ -186,7 +191,8 @@ class Instance:
 
     @cached_property
     def config(self) -> Config:
-        """The user's config.yaml. Raises Invalid."""
+        """The user's config.yaml; `config_of` and `config_at` also have what a project's set-up adds. Raises
+        Invalid."""
         from uwf_git.config.read import load_config
 
         config = load_config(self.location.root)
@@ -196,6 +202,43 @@ class Instance:
             if provider.api_key:
                 self.warn(f"config.yaml holds the key of provider {provider.name}: {provider.advice}")
         return config
+
+    @cached_property
+    def setups(self) -> Setups:
+        """The set-ups of projects."""
+        from uwf_git.store.setups import Setups
+
+        return Setups.of_location(self.location)
+
+    def config_of(self, row: CommitRow) -> Config:
+        """Return the configuration for a thread: the user's, and what they have allowed of the set-up of its project.
+        Raises Invalid."""
+        return self._layered(self.setups.of_label(row.project)) if self._has_allowed else self.config
+
+    def config_at(self, folder: Path) -> Config:
+        """Return the configuration for a thread that is started in a folder, as `config_of`."""
+        return self._layered(self.setups.at(folder)) if self._has_allowed else self.config
+
+    @property
+    def _has_allowed(self) -> bool:
+        return self._may_layer and os.path.isdir(f"{self.location.root}/{ALLOWED}")  # noqa: PTH112
+
+    def _layered(self, setup: Setup | None) -> Config:
+        if setup is None:
+            return self.config
+        if setup.digest not in self._layers:
+            from uwf_git.config.project import layered
+
+            self._layers[setup.digest] = layered(self.location.root, self.config, setup.settings())
+        return self._layers[setup.digest]
+
+    def warn_of_setup(self) -> None:
+        """Warn once if the project around the current folder has a set-up that the user hasn't allowed."""
+        if self._may_layer and not self._looked_at_setup:
+            self._looked_at_setup = True
+            with suppress(OSError):
+                if line := setup_problem(self.location, Path.cwd()):
+                    self.warn(line)
 
     @cached_property
     def judging(self) -> DecisionBudget:
@@ -230,9 +273,13 @@ class Instance:
 
         return Registry(self.store)
 
-    def config_has(self, word: bytes) -> bool:
-        """Return whether a word is in config.yaml, to avoid parsing it. Raises OSError."""
-        return word in (read_file(f"{self.location.root}/config.yaml") or b"")
+    def config_has(self, word: bytes, row: CommitRow | None = None) -> bool:
+        """Return whether a word is in config.yaml, or in what a thread's project adds, to avoid parsing them. Raises
+        OSError."""
+        if word in (read_file(f"{self.location.root}/config.yaml") or b""):
+            return True
+        setup = self.setups.of_label(row.project) if row is not None and self._has_allowed else None
+        return setup is not None and word in setup.files.get("config.yaml", "").encode()
 
     @property
     def known_prices(self) -> Mapping[str, Price]:
@@ -242,13 +289,13 @@ class Instance:
         except (OSError, UwfError):  # reported by the command that needs the configuration
             return {}
 
-    def may_ask_people(self, workflow: Hash | None) -> bool:
-        """Return whether a person may play a role of a workflow here, as it or config.yaml says, to avoid parsing
-        them."""
-        if self.threads.has_people(workflow):
+    def may_ask_people(self, row: CommitRow) -> bool:
+        """Return whether a person may play a role of a thread's workflow here, as it or the configuration says, to
+        avoid parsing them."""
+        if self.threads.has_people(row.workflow):
             return True
         try:
-            return self.config_has(b"human")
+            return self.config_has(b"human", row)
         except OSError:  # reported by the command that needs the configuration
             return False
 
@@ -302,6 +349,21 @@ class Instance:
         if count:
             self.warn(f"removed {counted(count, 'secret')} from {what}")
         return clean
+
+
+def setup_problem(location: Location, folder: Path) -> str:
+    """Return a line about the set-up of the project around a folder that the user hasn't allowed, "" for none. One that
+    was allowed before counts again."""
+    checkout = checkout_around(folder)
+    if checkout is None or checkout.top is None or not os.path.lexists(f"{checkout.top}/.uwf"):
+        return ""
+    from uwf_git.store.setups import HINT, Setups
+
+    try:
+        problem, hint = Setups.of_location(location).state_at(folder).problem, HINT
+    except UwfError as error:
+        problem, hint = error.message, error.hint
+    return f"{problem} — {hint}" if problem else ""
 
 
 def redactor_at(location: Location) -> Redactor:

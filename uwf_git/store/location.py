@@ -23,6 +23,8 @@ from uwf_git.store.private_files import write_private
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
 """Name the storage root; the first that is set counts."""
 STORE_VARIABLE = "UWF_STORE"
+ALLOWED = "allowed"
+"""The folder of the storage root with the set-ups of projects that the user has allowed; see `setups`."""
 FORMAT = "1"
 CEILINGS = "GIT_CEILING_DIRECTORIES"
 

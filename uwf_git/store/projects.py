@@ -163,7 +163,7 @@ def _address(url: str) -> str:
     return bare.rstrip("/").removesuffix(".git").rstrip("/")
 
 
-def _are_related(one: Sequence[str], other: Sequence[str]) -> bool:
+def are_related(one: Sequence[str], other: Sequence[str]) -> bool:
     """Return whether one repository knows the other's folder or origin as its own or as a remote."""
     return not {*filter(None, one[:2])}.isdisjoint(other) or not {*filter(None, other[:2])}.isdisjoint(one)
 
@@ -180,7 +180,7 @@ class Projects:
     @property
     def mark_here(self) -> str:
         """The mark of `here`, "" if it has none of its own."""
-        return self.here.noted[0] if self.here is not None and not self._is_copy(self.here) else ""
+        return self.here.noted[0] if self.here is not None and not self.is_copy(self.here) else ""
 
     def label_at(self, folder: Path) -> str:
         """Return the label of a thread that is started in a folder, "" outside of a repository. Marks the
@@ -188,12 +188,17 @@ class Projects:
         repository = repository_at(folder)
         return self._label(repository) if repository is not None else ""
 
+    def begin(self, repository: Repository) -> Project | None:
+        """Return the project of a new thread, None if it cannot be marked. Marks the repository, and notes it if there
+        is a store."""
+        project = repository.begin(self.is_copy(repository))
+        if project is not None and self._private.is_dir():
+            self._note(project.mark, repository)
+        return project
+
     def _label(self, repository: Repository) -> str:
-        project = repository.begin(self._is_copy(repository))
-        if project is None:
-            return ""
-        self._note(project.mark, repository)
-        return project.label
+        project = self.begin(repository)
+        return project.label if project is not None else ""
 
     def label_of(self, head: Head) -> str:
         """Return the label of a thread that another one starts."""
@@ -211,19 +216,20 @@ class Projects:
         if (project := self.of(head)) is None:
             return False
         if project not in self._is_here:
-            self._is_here[project] = self._belongs(project, self.here)
+            self._is_here[project] = self.belongs(project, self.here)
         return self._is_here[project]
 
-    def _belongs(self, project: Project, here: Repository) -> bool:
+    def belongs(self, project: Project, here: Repository) -> bool:
+        """Return whether a project is that of a repository, or of another clone of it."""
         mark, before = here.noted
-        if mark and project.mark == mark and not self._is_copy(here):
+        if mark and project.mark == mark and not self.is_copy(here):
             return True
         if not project.first or project.first not in (here.first_commit, *before):
             return False
         known = self._addresses(project.mark)  # of another machine nothing is known
-        return not known or _are_related(known, here.addresses)
+        return not known or are_related(known, here.addresses)
 
-    def _is_copy(self, repository: Repository) -> bool:
+    def is_copy(self, repository: Repository) -> bool:
         """Return whether the mark is that of another repository, of which this one is a copied folder."""
         mark = repository.noted[0]
         original, _ = self._noted(mark)
@@ -264,7 +270,7 @@ class Projects:
         here = self.here
         projects = (parse_label(label) for label in self._labels(ref))
         return here is None or any(
-            project is not None and self._belongs(project, here) for project in projects
+            project is not None and self.belongs(project, here) for project in projects
         )
 
     def _labels(self, ref: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import listed
-from uwf_git.config.policy import RUN, WRITING, role_policies, tighten
+from uwf_git.config.policy import RUN, WRITING, role_policies
 from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent, shipped
 from uwf_git.format.casting import Cast, CastRole
 from uwf_git.format.ids import ThreadId
@@ -25,7 +25,7 @@ from uwf_git.workspaces.project import NO_REPOSITORY, Project, work_name, work_r
 from uwf_git.workspaces.worktree import configured_remote, worktree_note
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
+    from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.format.kinds import Role
     from uwf_git.store.history import Position
 
@@ -72,10 +72,14 @@ def choose(
     Usage, NotFound and Invalid for a workspace that cannot be made."""
     is_default = option is None
     if option is None:
-        kind = cast.workflow.workspace or instance.config.workspace.of(_top(where)).kind
+        kind = cast.workflow.workspace or instance.config_at(where).workspace.of(_top(where)).kind
         if not kind:
             checkout = checkout_around(where)
-            if checkout is None or checkout.top is None or not _may_write(instance, cast, agent):
+            if (
+                checkout is None
+                or checkout.top is None
+                or not _may_write(instance, instance.config_at(where), cast, agent)
+            ):
                 return None
             if not Project(checkout.common).commit("HEAD"):
                 return None
@@ -93,9 +97,10 @@ def choose_late(
     is_begun = any(step.agent != HUMAN and step.role != USER for step in at.history.steps)
     if is_begun or checkout is None or checkout.top is None or workflow.workspace:
         return None
-    if instance.config.workspace.of(checkout.top).kind or not Project(checkout.common).commit("HEAD"):
+    config = instance.config_of(at.head.row)
+    if config.workspace.of(checkout.top).kind or not Project(checkout.common).commit("HEAD"):
         return None
-    if not _writes(instance, agent, at.history.cast.of(role)):
+    if not _writes(config, agent, at.history.cast.of(role)):
         return None
     return chosen(instance, where, WorkspaceOption(WORKTREE), is_default=True)
 
@@ -143,7 +148,7 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
         called += " with uncommitted changes"
     elif not option.revision and checkout.top is not None:
         dirty = project.has_changes(checkout)
-    settings = instance.config.workspace.of(checkout.top)
+    settings = instance.config_at(place).workspace.of(checkout.top)
     empty = [path for path in project.submodules(base) if path not in settings.copy]
     if empty and "submodule" not in " ".join(settings.setup):
         instance.warn(
@@ -197,7 +202,7 @@ def share(instance: Instance, parent: ThreadId, child: ThreadId) -> None:
         notes.write(child, note)
 
 
-def _may_write(instance: Instance, cast: Cast, agent: object, depth: int = 0) -> bool:
+def _may_write(instance: Instance, config: Config, cast: Cast, agent: object, depth: int = 0) -> bool:
     for role in cast.workflow.roles.values():
         if role.human:
             continue
@@ -205,25 +210,25 @@ def _may_write(instance: Instance, cast: Cast, agent: object, depth: int = 0) ->
         with suppress(UwfError):  # reported by the step
             named = agent
             if isinstance(agent, AgentOptions):
-                named = narrowed(instance.config, player, agent)
+                named = narrowed(config, player, agent)
             if not isinstance(named, str | None):  # a function of the caller's
                 continue
-            config = resolve_agent(instance.config, player, named)
-            if config.command == SUBWORKFLOW and config.args and depth < _DEEPEST:
-                child = instance.registry.current(config.args[-1]).hash
-                if _may_write(instance, Cast(instance.registry.workflow(child)), None, depth + 1):
+            plays = resolve_agent(config, player, named)
+            if plays.command == SUBWORKFLOW and plays.args and depth < _DEEPEST:
+                child = instance.registry.current(plays.args[-1]).hash
+                if _may_write(instance, config, Cast(instance.registry.workflow(child)), None, depth + 1):
                     return True
-            elif _writes(instance, config, player):
+            elif _writes(config, plays, player):
                 return True
     return False
 
 
-def _writes(instance: Instance, agent: AgentConfig, role: CastRole) -> bool:
+def _writes(config: Config, agent: AgentConfig, role: CastRole) -> bool:
     program = shipped(agent.command)
     if program is None or not program.writes:
         return False
-    named = instance.config.named_agents.get(agent.args[0]) if agent.args else None
+    named = config.named_agents.get(agent.args[0]) if agent.args else None
     if named is not None and named.command == agent.command and not named.writes:
         return False
-    policy = tighten(instance.config.tools, agent.tools, *role_policies(role))
+    policy = config.policy(agent.tools, *role_policies(role))
     return any(policy.permits(tool) for tool in (*WRITING, RUN))

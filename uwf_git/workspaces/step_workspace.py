@@ -84,7 +84,7 @@ class StepWorkspace:
     @property
     def settings(self) -> WorkspaceSettings:
         """The settings of the project."""
-        return self._instance.config.workspace.of(self.note.top)
+        return self._instance.config_of(self._at.head.row).workspace.of(self.note.top)
 
     @property
     def is_worktree(self) -> bool:

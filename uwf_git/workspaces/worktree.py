@@ -1005,7 +1005,7 @@ def _signature(path: Path) -> tuple[int, int, int, int]:
 def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
     """Return the worktree of a note; a sub-workflow's is its parent's."""
     owner = ThreadId(note.owner or thread)
-    settings = instance.config.workspace.of(note.top)
+    settings = instance.config_at(Path(note.project)).workspace.of(note.top)
     folder = instance.location.root / "workspaces" / owner
     store = instance.location.git_dir
     return Worktree(Project(Path(note.project)), folder, owner, settings, store, instance.warn)

@@ -17,6 +17,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.texts import TEMPLATES, files_of, write_files
 from uwf_cli.completers import complete_thread
+from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.output import as_line
 from uwf_cli.views import Listing, Record, Table
@@ -26,6 +27,8 @@ from uwf_git.base.text import counted
 from uwf_git.format.ids import parse_thread_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from uwf_git.store.location import Location
 
 DAY = 24 * 60 * 60
@@ -34,9 +37,9 @@ _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
 
 @command(
-    "uwf init           the default store",
-    "uwf init --here    the repository around the current folder",
-    "uwf init --template bugfix",
+    "uwf init                      the default store, and the project's set-up",
+    "uwf init --template bugfix    … with a workflow",
+    "uwf init --here               the repository around the current folder",
 )
 @click.option("--here", is_flag=True, help="Create the store in the git repository of the current folder.")
 @click.option(
@@ -45,13 +48,16 @@ _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
     help="Also write this workflow and its README to .uwf/workflows; uwf templates lists them.",
 )
 def init(invocation: Invocation, here: bool, template: str | None) -> None:
-    """Create a store. Safe to repeat.
+    """Create a store, and in a project its set-up, .uwf. Safe to repeat.
+
+    .uwf/config.yaml is written from what the project is and which agents are here, and allowed for you: edit and
+    commit it. What is there already stays as it is.
 
     The default store is created by the first command that writes; a project's repository becomes a store only
     by --here, which touches refs/uwf/*, objects and <git dir>/uwf. To undo --here, delete <git
     dir>/uwf/format.
     """
-    from uwf_git.store.location import ROOT_VARIABLES, enclosing_repository, is_enabled
+    from uwf_git.store.location import ROOT_VARIABLES, checkout_around, enclosing_repository, is_enabled
     from uwf_git.store.location import init as make
 
     location = before = invocation.location
@@ -63,7 +69,9 @@ def init(invocation: Invocation, here: bool, template: str | None) -> None:
         named = "--root" if invocation.root_option else next(filter(os.environ.get, ROOT_VARIABLES), None)
         if named:
             invocation.warn(f"{named} names a storage root, so other commands use its store instead")
-    files = files_of(template, Path.cwd()) if template else {}
+    checkout = checkout_around(Path.cwd())
+    folder = checkout.top if checkout is not None and checkout.top is not None else Path.cwd()
+    files = files_of(template, folder) if template else {}
     is_new = not is_enabled(location.git_dir)
     repository = make(location)
     if is_new:
@@ -72,14 +80,41 @@ def init(invocation: Invocation, here: bool, template: str | None) -> None:
             _note_left(invocation, before, repository.private / "format")
     value: dict[str, Any] = {"store": str(repository.path)}
     if template:
-        write_files(files)
-        value |= {"template": template, "files": list(map(str, files))}
+        value["template"] = template
+    if template or not here:
+        value |= _set_up(location, folder, files)
     invocation.emit(value, _INITIALISED)
+
+
+def _set_up(location: Location, folder: Path, files: Mapping[Path, bytes]) -> dict[str, Any]:
+    """Write the set-up of a project. Whoever has allowed all of it before has seen all of it after."""
+    from uwf_git.base.extensions import project_files
+    from uwf_git.sandbox.enclosing_step import enclosing_step
+    from uwf_git.store.setups import Setups
+
+    setups = Setups.of_location(location)
+    before = setups.state_at(folder)
+    more = project_files(location, folder, files)
+    write_files(files)
+    changed = {path: data for path, data in more.items() if not path.is_file() or path.read_bytes() != data}
+    write_files({path: data for path, data in changed.items() if not path.exists()})
+    for path, data in changed.items():
+        if path.read_bytes() != data:
+            write_whole(path, data, force=True)
+    state = setups.state_at(folder)
+    written = {"files": [*map(str, files), *map(str, changed)]} if files or changed else {}
+    if state.here is None or not state.here.has_settings or not written:
+        return written
+    if not state.is_allowed and not before.problem and enclosing_step() is None:
+        setups.allow(folder, state.here)
+        state = setups.state_at(folder)
+    return {**written, "allowed": state.is_allowed}
 
 
 _INITIALISED = Record(
     "store",
     ("files", lambda value: "\n".join(value.get("files", ()))),
+    ("allowed", lambda value: "for you" if value.get("allowed") else ""),
     ("next", "uwf run {template} -p TEXT, with the settings of {template}.md"),
 )
 

@@ -461,7 +461,7 @@ class Agent:
             resume=resume,
             attempt=sum(attempt.prev in history.places and attempt.role == role.name for attempt in attempts),
             attempts=len(attempts),
-            config=instance.config,
+            config=instance.config_of(head.row),
             cwd=cwd,
             deadline=None if order.timeout is None else recorder.began + order.timeout,
             options=self._options(args),

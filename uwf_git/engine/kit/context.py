@@ -227,11 +227,11 @@ class Context(NamedTuple):
     @property
     def policy(self) -> "ToolPolicy":
         """The tools that the agent may use: the strictest of the configuration's and the role's."""
-        from uwf_git.config.policy import role_policies, tighten
+        from uwf_git.config.policy import role_policies
 
         configured = self.config.agents.get(self.alias)
         own = configured.tools if configured is not None else None
-        return tighten(self.config.tools, own, *role_policies(self.history.cast.of(self.role)))
+        return self.config.policy(own, *role_policies(self.history.cast.of(self.role)))
 
     @property
     def prompt(self) -> str:

@@ -103,7 +103,7 @@ class AgentRoom(Room):
         if replaced := replacement(instance, work.at, work.role, command, work.name):
             instance.warn(
                 f"thread {work.thread}: {replaced.player} plays {work.role} in place of {replaced.own}, which"
-                " config.yaml names"
+                f" {replaced.file} names"
             )
 
     def complete(self, work: Work) -> NewStep:

@@ -137,6 +137,7 @@ class Calls:
         self._thread = at.head.thread
         self._instance = instance
         self._cast = at.history.cast
+        self._config = instance.config_of(at.head.row)
         code = at.history.workflow.code
         self._language = code.language if code is not None else ""
         self._root = root_of(instance, at.head.commit)
@@ -270,7 +271,7 @@ class Calls:
         else the workflow's or the default agent."""
         from uwf_git.plugin import known_agent, overriding_options
 
-        config = self._instance.config
+        config = self._config
         for name in filter(None, names):
             if overriding_options(config, self._cast.role(name))[0] is not None:
                 return None, name
@@ -332,7 +333,7 @@ class Calls:
         """Return what --agent names for a call of a role, for which the code may name an agent."""
         if self._options is None:
             return None
-        config = self._instance.config
+        config = self._config
         own = agent if agent is not None and known_agent(config, agent) is not None else None
         named: str | None = narrowed_options(config, self._cast.role(role), self._options, own)
         return named
@@ -343,7 +344,7 @@ class Calls:
         with contextlib.suppress(UwfError):
             override = self._override(agent, role)
             chosen = override if override is not None else agent
-            config = resolve_agent(self._instance.config, self._cast.role(role), chosen)
+            config = resolve_agent(self._config, self._cast.role(role), chosen)
             return config.command == REHEARSE
         return False
 

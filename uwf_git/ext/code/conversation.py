@@ -78,7 +78,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import AgentConfig, Head, History, Instance
+    from uwf_git.plugin import AgentConfig, Config, Head, History, Instance
 
 
 _RETURNED = "(Your last message is handed to a script, as it is: give the result itself, without a preamble.)"
@@ -299,7 +299,8 @@ def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConf
 
     role = asks.plays or asks.role or BUNDLE
     try:
-        return resolve_agent(instance.config, history.cast.role(role), _chosen(instance, asks))
+        config = instance.config_of(instance.threads.head(history.thread).row)
+        return resolve_agent(config, history.cast.role(role), _chosen(config, asks))
     except (Invalid, errors.Usage) as error:
         raise Unavailable(error.message, error.hint) from None
 
@@ -319,12 +320,12 @@ def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Con
     return Resume(detail.session, attempt.error, turns, lambda: (PastRun(ctx.prompt, turns),), state)
 
 
-def _chosen(instance: Instance, asks: Question) -> str | None:
+def _chosen(config: Config, asks: Question) -> str | None:
     """Return the user's or the code's agent. Code names agents only; commands come from the configuration.
     Raises AgentFailed for an unknown name."""
     from uwf_git.plugin import hint_to_add, known_agent, known_agents, known_names
 
-    name, config = asks.agent, instance.config
+    name = asks.agent
     if asks.override is not None or name is None:
         return asks.override
     if known_agent(config, name) is None:

@@ -200,10 +200,10 @@ class Entry:
     @cached_property
     def _most(self) -> int:
         """Return the maximum size of a data file. Raises DataLoadFailed if none may be read."""
-        from uwf_git.plugin import SPEAKER, parse_policy, tighten_policy
+        from uwf_git.plugin import SPEAKER, parse_policy
 
         persona, _ = parse_policy(self.member.persona.tools, SPEAKER)
-        policy = tighten_policy(self._instance.config.tools, None, persona)
+        policy = self._instance.config_at(Path.cwd()).policy(None, persona)
         if not policy.permits("read_file"):
             raise DataLoadFailed(
                 f"persona {self.member.persona.id!r} may read no files",

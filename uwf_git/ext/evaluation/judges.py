@@ -199,7 +199,7 @@ def agents_of(
     roles = cast.workflow.roles if only is None else [only]
     agents = {}
     for role in roles:
-        config = resolve_agent(instance.config, cast.role(role), options)
+        config = resolve_agent(instance.config_at(Path.cwd()), cast.role(role), options)
         words = " ".join(
             (
                 shlex.join([config.command, *config.args]),

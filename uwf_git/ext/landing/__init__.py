@@ -69,7 +69,16 @@ EXTENSION = Extension(
     ),
     config=(
         ConfigSection(
-            "land", "uwf_git.ext.landing.settings:read_settings", texts=("onto", "branch", "commits")
+            "land",
+            "uwf_git.ext.landing.settings:read_settings",
+            texts=("onto", "branch", "commits"),
+            project={
+                "checks": "runs: on what lands",
+                "onto": "lands: is the branch that work is for",
+                "branch": "lands: is the branch of a request",
+                "commits": "lands: is what commits become",
+                "timeout": "lands: may each check take",
+            },
         ),
     ),
 )

@@ -152,7 +152,7 @@ class Landing:
     def __init__(self, instance: Instance, head: Head, options: Options, tell: Callable[[str], None]) -> None:
         self._instance = instance
         self._tell = tell
-        settings = settings_of(instance.config)
+        settings = settings_of(instance.config_of(head.row))
         self._settings: LandSettings = settings._replace(
             onto=options.onto or settings.onto, commits=options.commits or settings.commits
         )

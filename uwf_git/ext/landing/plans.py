@@ -29,7 +29,7 @@ def landing_plan(instance: Instance, head: Head) -> ActionPlan:
         raise_if_unknown(instance, to)
     except UwfError as error:
         return ActionPlan(code, text=f"{error.message}: {error.hint}")
-    settings = settings_of(instance.config)
+    settings = settings_of(instance.config_of(head.row))
     onto = settings.onto or _usual_branch(to)
     commits = {SQUASH: "one commit", KEEP: "its own commits"}.get(settings.commits, "a commit for each step")
     if to.repository is not None:

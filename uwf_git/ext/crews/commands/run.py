@@ -185,7 +185,7 @@ class Run:
         role = thread_outlook(self._instance, *at).next
         if role is None or role.startswith("$"):
             return None
-        agent = resolve_agent(self._instance.config, at.history.cast.role(role))
+        agent = resolve_agent(self._instance.config_of(at.head.row), at.history.cast.role(role))
         return self._talker if agent.stands_in else None
 
 

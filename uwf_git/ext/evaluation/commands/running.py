@@ -322,10 +322,11 @@ def _warn(
     from uwf_git.plugin import missing_price_reason
 
     all_versions = {version.hash: version for version in map(versions, cases)}
+    config = invocation.instance.config_at(Path.cwd())
     whys = [
         why
         for version in all_versions.values()
-        for why in missing_price_reason(invocation.instance, version.cast, version.workflow.roles, agent)
+        for why in missing_price_reason(config, version.cast, version.workflow.roles, agent)
     ]
     warn_of_limit(invocation.instance, list(dict.fromkeys(whys)))
 
