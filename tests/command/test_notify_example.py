@@ -25,6 +25,7 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.needs("jq")
 def test_a_button_of_a_notification_answers(uwf: Uwf, gated: str, programs: Path, tmp_path: Path) -> None:
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     with subprocess.Popen([NOTIFY], env={**os.environ, "PATH": path}, start_new_session=True) as shown:

@@ -224,6 +224,7 @@ def test_what_was_made_while_nobody_looked_is_told_in_its_order(
     assert [event for event in later if isinstance(event, StepMade)] == made[1:]
 
 
+@pytest.mark.needs("pkill")
 def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resumes_the_session(
     uwf: Uwf, thread: str, talker: str, stepping: subprocess.Popen[str], instance: Instance
 ) -> None:
