@@ -78,7 +78,8 @@ def test_what_can_publish_runs_nothing_of_the_checkout_and_waits_for_a_reviewer(
 
 
 def test_ci_runs_on_each_system_with_each_python_that_is_supported() -> None:
-    matrix = jobs("ci.yml")["tests"]["strategy"]["matrix"]
-    assert {name.split("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    matrix, windows = (jobs("ci.yml")[name]["strategy"]["matrix"] for name in ("tests", "windows"))
+    assert {name.split("-")[0] for name in matrix["os"]} == {"ubuntu", "macos"}
+    assert matrix["python"] == windows["python"]
     classifiers = re.findall(r"Python :: (3\.\d+)", (SOURCES / "pyproject.toml").read_text())
     assert matrix["python"] == jobs("ci.yml")["wheel"]["strategy"]["matrix"]["python"] == classifiers
