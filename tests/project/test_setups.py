@@ -92,7 +92,7 @@ def _submodule(folder: Path) -> None:
 
 
 def _disguised(folder: Path) -> None:
-    (folder / "workflows" / ".G\u200cit").write_text("gitdir: ../../evil\n")
+    (folder / "workflows" / "GIT~1").write_text("gitdir: ../../evil\n")
 
 
 def _unseen(folder: Path) -> None:
