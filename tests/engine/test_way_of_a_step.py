@@ -74,9 +74,9 @@ AS_PROCESS = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
 @pytest.mark.parametrize(
     ("command", "most_files", "most_modules", "most_compiled"),
     [
-        (["step", "--agent", AS_PROCESS], 92, 154, 250),
-        (["step", "--agent", "uwf-rehearse"], 106, 168, 270),
-        (["list"], 62, 121, 265),
+        (["step", "--agent", AS_PROCESS], 95, 161, 250),
+        (["step", "--agent", "uwf-rehearse"], 109, 175, 270),
+        (["list"], 63, 125, 265),
     ],
     ids=["step-as-process", "step", "list"],
 )

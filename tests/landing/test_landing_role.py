@@ -322,7 +322,7 @@ def test_each_branch_of_a_fan_out_lands_by_a_request_of_its_own(uwf: Uwf, forge:
 
 def example(name: str) -> dict[str, Any]:
     """A file of the guide."""
-    guide = (REPOSITORY / "docs" / "guides" / "landing.md").read_text()
+    guide = (REPOSITORY / "docs" / "guides" / "land-step.md").read_text()
     return dict(yaml.safe_load(guide.partition(f"```yaml file={name}\n")[2].partition("```")[0]))
 
 

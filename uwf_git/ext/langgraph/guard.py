@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwf_git.ext.langgraph.workflow import WORKFLOW
+from uwf_git.ext.langgraph.name import WORKFLOW
 from uwf_git.plugin import Instance, Invalid, NewRecord
 
 

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from uwf_git.ext.langgraph.name import WORKFLOW
 from uwf_git.ext.langgraph.records import CheckpointThread, encoded_again, key_in, places_in
 from uwf_git.ext.langgraph.values import Decoder, Encoder
-from uwf_git.ext.langgraph.workflow import AGENT, ROLE, WORKFLOW, compiled, record_type
+from uwf_git.ext.langgraph.workflow import AGENT, ROLE, compiled, record_type
 from uwf_git.plugin import (
     STEPNODE,
     TEXT,

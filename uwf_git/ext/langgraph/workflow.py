@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from uwf_git.ext.langgraph.name import WORKFLOW
 from uwf_git.plugin import Compiled, compile_source, parse_source
 
-WORKFLOW = "langgraph-checkpoints"
 ROLE = "graph"
 AGENT = "langgraph"
 
