@@ -14,7 +14,7 @@ def test_every_program_is_pinned_to_one_version() -> None:
             versions = json.loads(file.read_text())["dependencies"].values()
             assert all(re.fullmatch(r"\d+\.\d+\.\d+(-beta\.\d+)?", version) for version in versions)
         elif file.is_file():
-            assert re.fullmatch(r"[a-z-]+(\[[a-z]+\])?==[0-9.]+\n", file.read_text())
+            assert re.fullmatch(r"([a-z-]+(\[[a-z]+\])?==[0-9.]+\n)+", file.read_text())
 
 
 def test_a_group_is_of_pins_that_exist_and_its_programs_of_one_tier() -> None:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import httpx
 import pytest
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
+from commands import git
 from conftest import EXAMPLES, Uwf
 from judged_suites import run, version
 from playwright.sync_api import Page, expect
@@ -39,12 +40,23 @@ def links(folder: Path, name: str) -> list[str]:
 
 
 @pytest.fixture
-def store(uwf: Uwf, thread: str) -> tuple[str, str]:
+def store(uwf: Uwf, root: Path, thread: str) -> tuple[str, str]:
     """Two threads, one of them forked, of workflows whose names no file system likes beside each other, and a crew."""
     uwf("thread", "run", thread, "--agent", scripted(REJECTS_ONCE))
     uwf("thread", "fork", thread, "--at", "1")
-    for name in ("con", "Pair", "größe.x"):
+    for name in ("con", "größe.x"):
         uwf("workflow", "put", write("other.yaml", PAIR.replace("name: pair", f"name: {name}")))
+    # Names that differ in case alone come from another machine.
+    elsewhere = Path("elsewhere").absolute()
+    uwf("--root", elsewhere, "workflow", "put", write("other.yaml", PAIR.replace("name: pair", "name: Pair")))
+    git(
+        "--git-dir",
+        root / "store.git",
+        "fetch",
+        "-q",
+        elsewhere / "store.git",
+        "refs/uwf/workflows/Pair:refs/uwf/workflows/Pair",
+    )
     other = uwf("thread", "start", "con", "-p", "<script>alert(1)</script> & a secret plan").json["thread"]
     uwf("thread", "step", other, "--agent", "uwf-rehearse")
     uwf("crew", "import", EXAMPLES / "crew" / "press")
