@@ -28,6 +28,7 @@ def kept(uwf: Uwf, root: Path, request: pytest.FixtureRequest) -> Path:
     return store
 
 
+@pytest.mark.needs("ssh-keygen")  # the store has a trust policy
 def test_a_released_store_is_listed_shown_verified_and_exported(uwf: Uwf, kept: Path, tmp_path: Path) -> None:
     threads = uwf("thread", "list", "--all").json
     assert {row["status"] for row in threads} >= KINDS_OF_ENDS
@@ -43,6 +44,7 @@ def test_a_released_store_is_listed_shown_verified_and_exported(uwf: Uwf, kept: 
     uwf("export", longest, "--audit-json", tmp_path / "run.json")
 
 
+@pytest.mark.needs("ssh-keygen")  # the store has a trust policy
 def test_a_released_store_is_cloned_and_stepped_on(uwf: Uwf, kept: Path, tmp_path: Path) -> None:
     git("init", "--quiet", "--bare", tmp_path / "hub.git")
     uwf("remote", "add", "another", tmp_path / "hub.git")
