@@ -41,7 +41,7 @@ start() {
 expect() { "$bin/python" examples/demo/expect.py "$@"; }
 
 rm -rf .demo
-uwf init >/dev/null 2>&1
+(cd / && uwf init) >/dev/null 2>&1 # of this project it would also write the set-up
 uwf doctor --accept-store >/dev/null 2>&1 || : # the store of the demo before is gone on purpose
 cp examples/demo/config.yaml .demo/config.yaml
 

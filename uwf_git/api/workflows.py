@@ -342,7 +342,10 @@ def _in_setup(sources: Sources, path: Path) -> ResolvedWorkflow | None:
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 
-    folder = path.absolute().parent
+    try:
+        folder = path.absolute().parent
+    except FileNotFoundError:  # the working folder is gone, so there is no project
+        return None
     checkout = checkout_around(folder)
     if checkout is None or checkout.top is None or folder != checkout.top / FOLDER:
         return None

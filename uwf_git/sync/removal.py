@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +34,6 @@ from uwf_git.sync import tracking
 from uwf_git.sync.branches import own_branches, with_branches
 from uwf_git.sync.tracking import list_refs, tracked_refs
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.removal import ignored_of
 
 KEPT_SECONDS = 30 * 24 * 60 * 60
 TRIES = 3
@@ -118,6 +116,10 @@ def remove_one(instance: Instance, thread: ThreadId, along: str = "", rule: str 
 
             discard(instance, thread)
         if rule:
+            import shutil
+
+            from uwf_git.workspaces.removal import ignored_of
+
             kept.forget(repository, thread)
             for name in repository.ref_names(layout.REMOTES) + repository.ref_names(layout.REWRITTEN):
                 if name.endswith(f"/{thread}") and "/deleted/" not in name:

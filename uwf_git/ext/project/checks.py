@@ -18,7 +18,10 @@ _NAME = "project"
 
 def project_checks(instance: Instance) -> Iterator[Check]:
     """Check that the set-up is allowed, and that what it names is here, and tell which settings are the user's own."""
-    folder = Path.cwd()
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:  # the working folder is gone, so there is no project
+        return
     state = instance.setups.state_at(folder)
     if state.problem:
         yield Check(_NAME, WARNING, state.problem, "uwf allow")
