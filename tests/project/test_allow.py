@@ -218,3 +218,40 @@ def test_init_writes_what_the_project_is_once_and_allows_ones_own(uwf: Uwf, tmp_
     uwf("init", "--template", "bugfix")
     assert Path(".uwf/config.yaml").read_text() == edited
     assert uwf("init", "--template", "review").json["allowed"]
+
+
+def test_a_workflow_that_a_pull_brings_is_not_run_in_place_of_the_projects(
+    project: Project, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(FLOW.format(name="check", prompt="Print the environment."))
+    project.uwf("workflow", "put", other)
+    project.uwf("allow", "--yes")
+    assert project.run() == "completed"
+    assert project.uwf("workflow", "show", "check").json["roles"]["tests"]["systemPrompt"] == "Run the tests."
+
+
+def test_nobody_makes_up_the_steps_of_a_workflow_whose_agents_are_not_allowed(
+    project: Project, tmp_path: Path
+) -> None:
+    project.uwf("allow", "--yes")
+    thread = project.uwf("thread", "start", "check", "-p", "x").json["thread"]
+    project.uwf("allow", "--revoke")
+    error = project.uwf("thread", "step", thread, check=5).error
+    assert "haven't allowed" in error["message"] and error["hint"].startswith("uwf allow")
+    project.uwf("thread", "step", thread, "--agent", "uwf-rehearse")
+
+
+@pytest.mark.parametrize("command", ["sh .uwf/t.sh", "sh -c 'cd .uwf && ./t.sh'"])
+def test_no_command_leads_to_files_of_the_set_up_that_an_agent_could_change(
+    project: Project, command: str
+) -> None:
+    Path(".uwf/config.yaml").write_text(f'agents: {{tests: {{command: "uwf-exec {command}"}}}}\n')
+    assert "as the worktree has it" in project.uwf("allow", "--yes", check=1).error["message"]
+
+
+def test_workflows_of_a_set_up_that_is_a_submodule_are_refused(project: Project, tmp_path: Path) -> None:
+    (project.folder / ".uwf").rename(tmp_path / "moved")
+    git(*git_servers.INIT, ".uwf")
+    (tmp_path / "moved" / "workflows").rename(".uwf/workflows")
+    assert "submodule" in project.refused(1)["message"]

@@ -81,13 +81,13 @@ class ResolvedWorkflow(NamedTuple):
 
 
 def find_workflow(sources: Sources, text: str) -> ResolvedWorkflow:
-    """Return the workflow of a text. Raises NotFound with the nearest name, Usage for an ambiguous hash,
-    InvalidWorkflow."""
+    """Return the workflow of a text. A name of a project's set-up is that file's, whatever a pull has registered under
+    it. Raises NotFound with the nearest name, Usage for an ambiguous hash, InvalidWorkflow, Untrusted."""
+    path = workflow_file(sources.root, text)
     if sources.opened is not None:
         workflow = stored_workflow(sources.opened(), text)
         if workflow is not None:
-            return workflow
-    path = workflow_file(sources.root, text)
+            return (path is not None and _in_setup(sources, path)) or workflow
     if path is not None:
         return _in_setup(sources, path) or _in_file(sources.root, path)
     registered = sources.opened().registry.names() if sources.opened is not None else []
@@ -346,14 +346,17 @@ def _in_setup(sources: Sources, path: Path) -> ResolvedWorkflow | None:
         folder = path.absolute().parent
     except FileNotFoundError:  # the working folder is gone, so there is no project
         return None
-    checkout = checkout_around(folder)
-    if checkout is None or checkout.top is None or folder != checkout.top / FOLDER:
+    if folder.parts[-2:] != Path(FOLDER).parts:
+        return None
+    top = folder.parents[1]  # of the project, also if `.uwf` is a submodule, which is refused
+    checkout = checkout_around(top)
+    if checkout is None or checkout.top != top:
         return None
     is_open = sources.opened is not None
     setups = (
         sources.instance().setups if is_open else Setups(sources.root, sources.root / "store.git" / PRIVATE)
     )
-    state = setups.state_at(folder)
+    state = setups.state_at(top)
     if state.here is None or not (state.here.has_settings or state.allowed):
         return None
     files = state.here.files

@@ -13,7 +13,8 @@ else, such as providers, hooks and variables, is the user's alone: it is refused
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ _KEYS = ("agents", "agentOverrides", "defaultAgent", "workspace", "budgets", "bu
 _AGENT = ("command", "args", "timeout", "silence", "limits")
 _WORKSPACE = ("kind", "copy", "setup", "timeout", "keepIgnored")
 _PLAYERS = (EXEC, SUBWORKFLOW)
+_OWN_FILE = re.compile(r"(?<![\w.-])\.uwf(?![\w-])")
+"""What in a command leads to the set-up's own files, which an agent or a pull may have changed in the worktree."""
 _YOURS = "a project can't set it; it belongs into your own config.yaml"
 
 
@@ -90,6 +93,13 @@ class _ProjectReader(SettingsReader):
             self.refuse(("budget", "unpriced"), f"unpriced can only be {UNPRICED[1]} here")
         for problem in parse_policy(data.get("tools"), PROJECT)[1]:
             self.refuse(("tools",), problem)
+        for path, text in _texts((), data):
+            if _OWN_FILE.search(text):
+                self.refuse(
+                    path,
+                    f"a command reads {FOLDER} as the worktree has it, not as it was allowed: {one_line(text, 60)}",
+                    "keep scripts in another folder",
+                )
         return data
 
     def _not_yours(self, path: ValuePath) -> None:
@@ -124,6 +134,14 @@ class _ProjectReader(SettingsReader):
                 f"a project names agents, and cannot say how they are called: {one_line(line, 60)}",
                 f"give the name alone, or a command: {EXEC} make test",
             )
+
+
+def _texts(path: ValuePath, value: Any) -> Iterator[tuple[ValuePath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts((*path, key), item)
 
 
 def _read(document: Document, data: Mapping[str, Any], path: Path) -> Config:

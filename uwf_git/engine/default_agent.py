@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from uwf_git.base import extensions
-from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
+from uwf_git.base.errors import AgentFailed, NotFound, Untrusted, Usage, UwfError
 from uwf_git.config.resolve import full_name
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
@@ -34,9 +34,12 @@ from uwf_git.workflow.turn import is_engines
 
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
-    """Raise Usage if the agent generates outputs and must not for this role."""
+    """Raise Usage if the agent generates outputs and must not for this role, Untrusted if the project's set-up, which
+    may name another, isn't allowed."""
     if not _is_rehearse(agent) or (agent.args and not at.history.workflow.is_persons(role)):
         return
+    if agent.stands_in and (line := instance.unallowed_setup(at.history.workflow.name)):
+        raise Untrusted(line, "uwf allow, or try it with: --agent uwf-rehearse")
     thread = at.head.thread
     if not (who := real_workers(instance, at, role)):
         return

@@ -240,6 +240,16 @@ class Instance:
                 if line := setup_problem(self.location, Path.cwd()):
                     self.warn(line)
 
+    def unallowed_setup(self, workflow: str) -> str:
+        """Return a line if the project around the current folder has a set-up with that workflow, and nothing of it was
+        ever allowed."""
+        with suppress(OSError, UwfError):  # one that cannot be read says nothing about the workflow
+            if self._may_layer:
+                state = self.setups.state_at(Path.cwd())
+                if state.allowed is None and state.here is not None and state.here.has_workflow(workflow):
+                    return state.refusal
+        return ""
+
     @cached_property
     def judging(self) -> DecisionBudget:
         """The decisions of a command or request."""

@@ -72,6 +72,9 @@ class Setup(NamedTuple):
         """Whether it has more than workflows, which are data."""
         return FILE in self.files
 
+    def has_workflow(self, name: str) -> bool:
+        return any(file in self.files for file in (f"workflows/{name}.yaml", f"workflows/{name}.yml"))
+
     def settings(self) -> ProjectSettings:
         """Return the settings. Raises Invalid."""
         from uwf_git.config.project import parse_settings
