@@ -9,6 +9,10 @@ docs/reference/platforms.md has the table of what holds on each.
     replace, remove     name a file anew, and take it away, also while others have it open
     lock, lock_folder   hold an open file, or a folder, until its last descriptor is closed, in whatever process
     set_mode, user      who may read a file, and who this is
+    file_system, ...    what a folder is on, and what holds there
+    processes, ...      the processes of this machine; `notify` and `signal_group` signal them
+    Tree, Outputs       what a child has started, and what it writes
+    require             refuses what a system lacks
 
 `os.open` and the modules of one system (fcntl, msvcrt, termios …) are for this package alone. Any module of ours can be
 imported on each system: what one lacks is refused where it is asked for.

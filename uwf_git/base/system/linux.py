@@ -19,9 +19,8 @@ O_PATH: int = getattr(os, "O_PATH", 0)
 """Open a file without reading it."""
 _FICLONE = 0x40049409
 _PIECE = 1 << 16
-_EARLY = (
-    0.02  # seconds: a process's start is a whole number of ticks, and a file's time that of the last tick
-)
+# Seconds: a process's start is a whole number of ticks, and a file's time that of the last tick.
+_EARLY = 0.02
 _AT_FDCWD = -100
 _STATX_BTIME = 0x800
 _PR_SET_CHILD_SUBREAPER = 36

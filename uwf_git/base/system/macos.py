@@ -163,9 +163,8 @@ def variables_of(arguments: bytes) -> bytes:
 
 
 def notify(process: Process, *signals: int) -> None:
-    if is_there(
-        process
-    ):  # its number could be another's the moment after; nothing here holds on to a process
+    # Its number could be another's the moment after; nothing here holds on to a process.
+    if is_there(process):
         for number in signals:
             with suppress(OSError):
                 os.kill(process.pid, number)

@@ -237,7 +237,8 @@ def _patiently(act: Callable[[], object]) -> None:
 
 
 def lock(descriptor: int, shared: bool = False, wait: bool = False) -> None:
-    """Hold an open file by a place far behind its content. No child has the lock: `own_tree` ends those with us."""
+    """Hold an open file by a place far behind its content. No child has the lock: their `Tree` ends them with this
+    process."""
     import ctypes
 
     class Overlapped(ctypes.Structure):
@@ -612,8 +613,7 @@ def is_closed_in_children(_pid: int, _descriptor: int) -> bool:
 
 
 def openers(path: Path) -> dict[int, bool]:
-    """Return the process that holds a file: whoever takes its lock writes its number there."""
-    del path
+    del path  # no call tells who has a file open
     return {}
 
 
