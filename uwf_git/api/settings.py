@@ -120,7 +120,8 @@ def set_up(root: Path, wishes: SettingChanges) -> dict[str, Any]:
 def _provider(config: Config, wishes: SettingChanges) -> str | None:
     if wishes.provider is not None:
         return wishes.provider
-    if wishes[1:5] == (None,) * 4:
+    others = wishes.base_url, wishes.api_key, wishes.api_key_command, wishes.model
+    if all(wish is None for wish in others):
         return None
     from uwf_git.config.resolve import resolve_model
 

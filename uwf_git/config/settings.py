@@ -218,12 +218,11 @@ class Config(NamedTuple):
     """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
     `not_secrets` are variables, `secret_sources` where values of some are. `sections` are extensions' by key, as their
     readers return them, and `named_agents` the agents that these define. `node` runs JavaScript. `stops_unpriced`:
-    threads with a cost limit wait if the cost
-    is unknown. `max_agents` limits running agents on this machine; a request of one that nobody decides waits
-    `permission_wait` seconds for a person. `workspace` says where agents work; `keeps_sessions`: the sessions of
-    agent programs are kept with steps, and restored. `forges` and `trackers` are kinds by host, `forge_apis` and
-    `tracker_apis` addresses of their REST APIs. `views` are words of `api.filters` by name. `layer` is what a project's
-    set-up, which the user has allowed, adds to all that."""
+    threads with a cost limit wait if the cost is unknown. `max_agents` limits running agents on this machine; a request
+    of one that nobody decides waits `permission_wait` seconds for a person. `workspace` says where agents work;
+    `keeps_sessions`: the sessions of agent programs are kept with steps, and restored. `forges` and `trackers` are
+    kinds by host, `forge_apis` and `tracker_apis` addresses of their REST APIs. `views` are words of `api.filters` by
+    name. `layer` is what a project's set-up, which the user has allowed, adds to all that."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]

@@ -240,12 +240,7 @@ class Budgets:
     def _configured(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         row = head.row
         if row.project not in self._configs:
-            self._configs[row.project] = None
-            with contextlib.suppress(
-                OSError, UwfError
-            ):  # reported by the command that needs the configuration
-                if self._instance.config_has(b"budgets", row):
-                    self._configs[row.project] = self._instance.config_of(row)
+            self._configs[row.project] = self._instance.config_with(b"budgets", row)
         config = self._configs[row.project]
         return config.budgets_by_source(row.name or "") if config is not None else []
 

@@ -78,10 +78,7 @@ class HumanRoles:
     def _config(self, row: CommitRow) -> Config | None:
         """Return the configuration for a thread, None if it names no person."""
         if row.project not in self._configs:
-            self._configs[row.project] = None
-            with suppress(OSError, UwfError):  # reported by the command that needs the configuration
-                if self._instance.config_has(b"human", row):
-                    self._configs[row.project] = self._instance.config_of(row)
+            self._configs[row.project] = self._instance.config_with(b"human", row)
         return self._configs[row.project]
 
     def _resolve(self, config: Config, role: CastRole) -> bool:

@@ -291,6 +291,14 @@ class Instance:
         setup = self.setups.of_label(row.project) if row is not None and self._has_allowed else None
         return setup is not None and word in setup.files.get("config.yaml", "").encode()
 
+    def config_with(self, word: bytes, row: CommitRow) -> Config | None:
+        """Return the configuration for a thread if a word is in it; also None if it cannot be read, which the command
+        that needs it reports."""
+        with suppress(OSError, UwfError):
+            if self.config_has(word, row):
+                return self.config_of(row)
+        return None
+
     @property
     def known_prices(self) -> Mapping[str, Price]:
         """The prices of models; none if config.yaml, which is parsed only if it has any, cannot be read."""
