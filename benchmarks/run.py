@@ -12,6 +12,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -100,6 +101,8 @@ GROUPS: tuple[Group, ...] = (
 )
 """What is measured, in the order of the table. A group gets a folder that isn't there yet."""
 
+_PATIENCE, _QUICK_PATIENCE = 7200, 240  # seconds for a group
+
 
 def main() -> None:
     """Measures everything and prints a row as soon as it is known."""
@@ -133,11 +136,27 @@ def main() -> None:
 
 
 def _measured(group: Group, folder: Path, size: Size, judged: bool) -> Iterator[Row | Point]:
-    for each in group(folder, size):
-        if isinstance(each, Row):
-            print(each.line(judged).rstrip(), flush=True)
-        yield each
+    with _bounded(folder.name, _PATIENCE if judged else _QUICK_PATIENCE):
+        for each in group(folder, size):
+            if isinstance(each, Row):
+                print(each.line(judged).rstrip(), flush=True)
+            yield each
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _bounded(name: str, seconds: int) -> Iterator[None]:
+    """End what waits for something that never comes, with the servers that it started. Raises TimeoutError."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"{name} still ran after {seconds} seconds")
+
+    signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def _machine(folder: Path) -> str:

@@ -35,7 +35,7 @@ graph:
 
 # As claude keeps a session and answers; a new session begins with what the seed has.
 _PROGRAM = r"""#!/bin/sh
-cat >/dev/null
+read -r _prompt
 date +%s.%N >"$HOME/prompted"
 echo "$*" >"$HOME/called"
 for word; do case "$before" in --session-id | --resume) session=$word ;; esac; before=$word; done

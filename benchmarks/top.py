@@ -20,6 +20,7 @@ from stores import UWF, Lab
 
 _ROWS, _COLUMNS = 50, 160
 _REST = 10.0  # seconds
+_PATIENCE = 60.0  # seconds in which nothing is drawn
 _MEGABYTE = 1e6
 
 
@@ -42,7 +43,7 @@ def on_many_threads(folder: Path, size: Size) -> Iterator[Row]:
         screen.rest(2.5)  # what has just changed is looked at more closely
         yield Row("its memory, without mapped files", _memory(screen.pid) / _MEGABYTE, "MB", None, 60)
         before, began = _used(screen.pid), time.monotonic()
-        screen.rest(_REST)
+        screen.rest(_REST if size.turns > 2 else 1.0)
         share = 100 * (_used(screen.pid) - before) / (time.monotonic() - began)
         yield Row("while nothing happens, of one CPU", share, "%", None, 1)
 
@@ -56,9 +57,10 @@ class _Screen:
         self._drawn = b""
 
     def wait(self, text: str) -> None:
-        """Return once a text was drawn since the last call."""
+        """Return once a text was drawn since the last call. Raises TimeoutError."""
         while text.encode() not in self._drawn:
-            self._read(60.0)
+            if not self._read(_PATIENCE):
+                raise TimeoutError(f"{text!r} never appeared after {self._drawn[-2000:]!r}")
         self._drawn = b""
 
     def rest(self, seconds: float) -> None:
@@ -66,9 +68,11 @@ class _Screen:
         while (left := end - time.monotonic()) > 0:
             self._read(left)
 
-    def _read(self, seconds: float) -> None:
-        if select.select([self._terminal], [], [], seconds)[0]:
-            self._drawn += os.read(self._terminal, 1 << 16)
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._terminal], [], [], seconds)[0]:
+            return False
+        self._drawn += os.read(self._terminal, 1 << 16)
+        return True
 
 
 @contextmanager
