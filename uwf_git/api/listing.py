@@ -147,7 +147,7 @@ def _with_state(head: Head | DamagedThread, states: ThreadStates) -> ListedThrea
     try:
         return ListedThread(head, states.of(head))
     except UwfError as error:
-        return ListedThread(DamagedThread(head.thread, f"{error.message}; {error.hint}"), ThreadState.CORRUPT)
+        return ListedThread(DamagedThread.by(head.thread, error), ThreadState.CORRUPT)
 
 
 def _like(

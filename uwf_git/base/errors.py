@@ -29,7 +29,7 @@ class Invalid(UwfError):
 
 
 class UnknownWord(Invalid):
-    """A node has a word of a closed set that this version doesn't know: a newer one wrote it."""
+    """A node has a word of a closed set, or a type, that this version doesn't know: a newer one wrote it."""
 
     WAY_OUT = "a newer uwf wrote it: upgrade uwf-git"
     """The hint."""

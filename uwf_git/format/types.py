@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from uwf_git.base.errors import UnknownWord
 from uwf_git.format.builtin import (
     BUDGET,
     BUILTIN,
@@ -27,6 +28,7 @@ from uwf_git.format.builtin import (
     map_of,
     node_type,
     record,
+    title_of,
     word,
 )
 from uwf_git.format.ids import Hash
@@ -694,6 +696,16 @@ def is_kind(type_hash: str, kind: Kind) -> bool:
 def versions(kind: Kind) -> frozenset[Hash]:
     """Return the types of a kind."""
     return _KINDS[kind]
+
+
+def require_known_type(node: str, schema: Any, *kinds: Kind) -> None:
+    """Raise UnknownWord for a node in the place of one of `kinds` whose type, which has this schema, is none of them
+    but is called as they are: a newer version gave them another form."""
+    title = schema.get("title") if isinstance(schema, dict) else None
+    if title and title in {title_of(known) for kind in kinds for known in versions(kind)}:
+        raise UnknownWord(
+            f"node {node} is a {title} of a type which this uwf does not know", UnknownWord.WAY_OUT
+        )
 
 
 def workflow_type(payload: Any) -> Hash:

@@ -228,6 +228,7 @@ class Histories:
                     return
                 raise StoreDamaged(f"step {later} names a StartNode as its prev", "see: uwf doctor")
             if not is_kind(content.type, "step"):
+                self._store.require_known_type(at, content, "start", "step")
                 raise Invalid(f"node {at} is not a step", "see the hashes with: uwf thread steps ID")
             step = parse_step(content.payload)
             yield PastStep(at, step, content.timestamp)

@@ -392,6 +392,15 @@ def parse_message(text: str) -> Trailers | None:
     return None
 
 
+def newer_record(text: str) -> str | None:
+    """Return the trailer of a record of a kind that this version doesn't know, else None."""
+    if parse_message(text) is not None:
+        return None
+    return next(
+        (key for key, value in _trailers_in(text) if ref_kinds.may_record(key) and is_hash(value)), None
+    )
+
+
 def thread_named(text: str) -> ThreadId | None:
     """Return the thread that the message of a start names, None if it names none."""
     named = (value for key, value in _trailers_in(text) if key == THREAD_TRAILER and is_thread_id(value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged, StoreUnwritable
@@ -36,7 +36,9 @@ from uwf_git.format.types import (
     REMARK,
     STEPNODE,
     TEXT,
+    Kind,
     is_kind,
+    require_known_type,
 )
 from uwf_git.format.words import require_known_words
 from uwf_git.git.objects import BLOB, id_of
@@ -186,7 +188,15 @@ class NodeStore:
         """Return a Detail, None for a node of another type, which agents without the kit and sub-workflows
         use instead."""
         content = self.get(node)
-        return parse_detail(content.payload) if is_kind(content.type, "detail") else None
+        if is_kind(content.type, "detail"):
+            return parse_detail(content.payload)
+        self.require_known_type(node, content, "detail")
+        return None
+
+    def require_known_type(self, node: Hash, content: Node, *kinds: Kind) -> None:
+        """Raise UnknownWord for a node in the place of one of `kinds` if a newer version gave them its type."""
+        with suppress(NotFound):  # without its type it is damaged, which others say
+            require_known_type(node, self.get(content.type).payload, *kinds)
 
     def turns(self, detail: Detail) -> tuple[TurnRecord, ...]:
         """Return the turns of a Detail. Nodes of other types are skipped."""

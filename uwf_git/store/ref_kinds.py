@@ -219,9 +219,12 @@ def foreign_folders(record: str) -> tuple[str, ...]:
 def record_of(trailer: str) -> str | None:
     """Return the kind of record of a trailer, else None."""
     kind = _by_trailer(_ours).get(trailer)
-    if kind is None and trailer.startswith("Uwf-") and trailer not in _SAID:
-        kind = _by_trailer(_all).get(trailer)
-    return kind
+    return _by_trailer(_all).get(trailer) if kind is None and may_record(trailer) else kind
+
+
+def may_record(trailer: str) -> bool:
+    """Return whether a trailer may be that of a record, of this version or a newer one."""
+    return trailer.startswith("Uwf-") and trailer not in _SAID
 
 
 def _prefix(name: str) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from uwf_git.base import log
-from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UnknownWord, Usage, UwfError
 from uwf_git.format.endings import COMPLETED, KILLED
 from uwf_git.format.ids import (
     Hash,
@@ -59,6 +59,11 @@ class DamagedThread(NamedTuple):
 
     thread: ThreadId
     problem: str
+
+    @classmethod
+    def by(cls, thread: ThreadId, error: UwfError) -> Self:
+        """Return the thread that an error is about."""
+        return cls(thread, f"{error.message}; {error.hint}")
 
 
 class UnreferencedStep(NamedTuple):
@@ -253,10 +258,18 @@ class Threads(Histories):
     ) -> Head:
         row = row or self._store.index_commit(commit)
         if row.kind not in ("start", "step"):
-            raise StoreDamaged(
-                f"thread {thread} points at commit {commit}, which is not a step", "restore its ref"
-            )
+            raise self._misplaced(thread, row)
         return Head(thread, commit, row, archive, self._forked(thread, row, archive))
+
+    def _misplaced(self, thread: ThreadId, row: CommitRow) -> UwfError:
+        """Return what is wrong with a thread whose head is no step."""
+        commit = Oid(raw=row.oid)
+        if record := layout.newer_record(self._repository.commit(commit).message):
+            message = f"thread {thread} has commit {commit} with {record}, which this uwf does not know"
+            return UnknownWord(message, UnknownWord.WAY_OUT)
+        return StoreDamaged(
+            f"thread {thread} points at commit {commit}, which is not a step", "restore its ref"
+        )
 
     def active_head(self, thread: ThreadId) -> Head:
         """Return an active thread's head. Raises Invalid if it has ended."""
@@ -292,7 +305,7 @@ class Threads(Histories):
                     if now := self._now(thread, tip.problem):  # it may have moved since the refs were read
                         heads[thread] = now
                 elif row.kind not in ("start", "step"):
-                    heads[thread] = DamagedThread(thread, "its ref points at something that is not a step")
+                    heads[thread] = DamagedThread.by(thread, self._misplaced(thread, row))
                 else:
                     heads[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
         folded = index.folded_threads()
@@ -327,6 +340,8 @@ class Threads(Histories):
             return self.head(thread)
         except NotFound:
             return None
+        except UnknownWord as error:
+            return DamagedThread.by(thread, error)
         except StoreDamaged:
             return DamagedThread(thread, "its ref cannot be read")
 
@@ -336,9 +351,11 @@ class Threads(Histories):
         for folded, tag, row in self._store.index.folded_heads(damaged):
             if folded.thread not in here:
                 continue  # it was removed here
-            if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
+            if folded.problem or tag is None or row is None:
                 problem = folded.problem or "its fold points at something that is not a step"
                 heads[folded.thread] = DamagedThread(folded.thread, problem)
+            elif row.kind not in ("start", "step"):
+                heads[folded.thread] = DamagedThread.by(folded.thread, self._misplaced(folded.thread, row))
             else:
                 heads[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
         return heads

@@ -24,7 +24,7 @@ CODES = {
     "collision": "two contents have one hash",
     "bad-type": "a node's type is not a schema, or cannot be applied",
     "breaks-schema": "a node does not obey its type",
-    "unknown-word": "a node has a word that this version doesn't know: a newer uwf wrote it, and it isn't checked",
+    "unknown-word": "a word or a type that this version doesn't know: a newer uwf wrote it, and it isn't checked",
     "missing-node": "something a node refers to is not in the commit's tree",
     # records
     "no-record": "a commit that records nothing, or points at something that no ref of its kind may",

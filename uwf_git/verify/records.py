@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 
+from uwf_git.base.errors import UnknownWord
 from uwf_git.engine.census import calls_in
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.ids import Hash
@@ -61,6 +62,10 @@ class Records:
         Raises Bad if unreadable."""
         trailers = commit.trailers
         if trailers is None:
+            if record := layout.newer_record(commit.message):
+                raise UnknownWord(
+                    f"commit {commit.oid} has {record}, which this uwf does not know", UnknownWord.WAY_OUT
+                )
             raise Bad("no-record", f"commit {commit.oid} records nothing of uwf's")
         kind, node = trailers
         if kind == "workflow":
@@ -189,10 +194,8 @@ class Records:
         here = self._known.check_reached(
             name.path, files, here, node, recorded.start, before, definition.nodes, report
         )
-        output, detail = (
-            self._known.content(here, recorded.output),
-            self._known.content(here, recorded.detail),
-        )
+        output = self._known.content(here, recorded.output)
+        detail = self._known.detail(here, recorded.detail)
         step = StepCommit(commit, node, recorded, before, output, detail, here)
         decided = before.decided and self._turns.check(step, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
@@ -260,7 +263,7 @@ class Records:
         here = self._known.check_reached(
             name.path, files, here, node, recorded.start, head, frozenset(), report
         )
-        detail = self._known.content(here, recorded.detail) if recorded.detail else None
+        detail = self._known.detail(here, recorded.detail) if recorded.detail else None
         if head.decided:
             decision = self._known.decision(head)
             role = next_role(decision) if isinstance(decision, Next | DecidedByCode) else None

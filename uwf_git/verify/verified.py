@@ -25,7 +25,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.types import Kind, is_kind
+from uwf_git.format.types import Kind, is_kind, require_known_type
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -245,6 +245,13 @@ class Known:
             self._decisions[head.row.oid] = known
         return known
 
+    def detail(self, here: Mapping[Hash, Node], node: Hash) -> Node:
+        """Return what a step or attempt has as its detail. Raises Bad, UnknownWord."""
+        content = self.content(here, node)
+        if not is_kind(content.type, "detail"):
+            require_known_type(node, self.content(here, content.type).payload, "detail")
+        return content
+
     def check_detail(
         self,
         detail: Node,
@@ -356,11 +363,12 @@ class Known:
         return files, read_all(self.nodes, blobs, report, path)
 
     def node(self, here: Mapping[Hash, Node], node: Hash, kind: Kind) -> Node:
-        """Return a node of a kind in a record's folder. Raises Bad."""
+        """Return a node of a kind in a record's folder. Raises Bad, UnknownWord."""
         content = here.get(node)
         if content is None:
             raise Bad("missing-node", f"node {node} cannot be read")
         if not is_kind(content.type, kind):
+            require_known_type(node, self.content(here, content.type).payload, kind)
             raise Bad("wrong-kind", f"node {node} is of type {content.type}, no {kind}")
         return content
 
