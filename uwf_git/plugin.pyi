@@ -264,7 +264,6 @@ from uwf_git.base.text import counted as counted
 from uwf_git.base.text import cut as _cut_text
 from uwf_git.base.text import duration as _duration_text
 from uwf_git.base.text import encodable as encodable
-from uwf_git.base.text import escaped as escaped
 from uwf_git.base.text import fenced as fenced
 from uwf_git.base.text import harmless as harmless
 from uwf_git.base.text import iso as iso
@@ -276,6 +275,7 @@ from uwf_git.base.text import printable as printable
 from uwf_git.base.text import settled as _settled_text
 from uwf_git.base.text import shortened as shortened
 from uwf_git.base.text import without_colours as without_colours
+from uwf_git.base.text import written_out as written_out
 from uwf_git.base.thread_states import ThreadState as ThreadState
 from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
 from uwf_git.base.timelimit import TimeExceeded as TimeExceeded

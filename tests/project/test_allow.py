@@ -7,7 +7,7 @@ from pathlib import Path
 
 import git_servers
 import pytest
-from cli_samples import on_terminal
+from cli_samples import on_terminal, write
 from conftest import Uwf
 
 git = git_servers.git
@@ -114,7 +114,7 @@ def test_it_shows_what_it_does_and_all_texts(project: Project) -> None:
     assert ("limits", "maxSteps 7") in effects and ("limits", "tools.deny") in effects
     text = project.uwf("allow", "--format", "text", check=5)
     assert "Run the tests." in text.out and "as tests of check; tests of of-mine" in text.out
-    assert f"uwf allow --digest {value['digest'][:12]}" in text.err
+    assert f"uwf allow --digest {value['digest']}" in text.err
 
 
 def test_a_change_is_shown_as_a_diff_and_asked_again(project: Project) -> None:
@@ -143,11 +143,11 @@ def test_a_thread_goes_on_with_what_was_allowed_last(project: Project) -> None:
 
 def test_a_digest_allows_that_set_up_alone(project: Project) -> None:
     digest = project.uwf("allow", check=5).json["digest"]
-    assert project.uwf("allow", "--digest", digest[:11], check=1).error["code"] == "invalid"
+    assert "a longer digest" in project.uwf("allow", "--digest", digest[:-1], check=1).error["message"]
     project.write("false")
     assert digest not in project.uwf("allow", "--digest", digest, check=1).error["message"]
     git("checkout", "-q", ".")
-    assert project.uwf("allow", "--digest", digest[:12]).json["state"] == "allowed"
+    assert project.uwf("allow", "--digest", digest.upper()).json["state"] == "allowed"
     assert project.uwf("allow").json["state"] == "allowed"
     project.uwf("allow", "--revoke")
     assert project.uwf("allow", "--revoke", check=3).error["code"] == "not_found"
@@ -218,6 +218,28 @@ def test_init_writes_what_the_project_is_once_and_allows_ones_own(uwf: Uwf, tmp_
     uwf("init", "--template", "bugfix")
     assert Path(".uwf/config.yaml").read_text() == edited
     assert uwf("init", "--template", "review").json["allowed"]
+
+
+def test_init_allows_nothing_of_others(uwf: Uwf, tmp_path: Path) -> None:
+    git(*git_servers.INIT, tmp_path / "shop")
+    os.chdir(tmp_path / "shop")
+    write(".uwf/workflows/check.yaml", FLOW.format(name="check", prompt="Print the environment."))
+    write("Makefile", "test:\n\ttrue\n")
+    set_up = uwf("--format", "text", "init", check=0).out
+    assert "not yet, see it with: uwf allow" in set_up
+    assert uwf("allow", check=5).json["state"] == "new"
+
+
+def test_a_template_has_its_agents_beside_those_of_the_project(uwf: Uwf, tmp_path: Path) -> None:
+    git(*git_servers.INIT, tmp_path / "shop")
+    os.chdir(tmp_path / "shop")
+    write("Makefile", "test:\n\ttrue\n")
+    write(".uwf/config.yaml", "agents:\n  deploys: {command: uwf-exec make deploy}\n")
+    uwf("allow", "--yes")
+    assert uwf("init", "--template", "bugfix").json["allowed"]
+    shown = uwf("allow").json
+    assert not [line for line in shown["missing"] if "project-tests" in line]
+    assert {"make deploy", "make test"} <= {effect["what"] for effect in shown["effects"]}
 
 
 def test_a_workflow_that_a_pull_brings_is_not_run_in_place_of_the_projects(

@@ -198,6 +198,7 @@ def test_a_store_in_the_projects_repository_has_no_say(shop: Path, setups: Setup
         ("a\x1b[2Jb", r"a\x1b[2Jb"),
         ("run: ok\rrun: evil", r"run: ok\x0drun: evil"),
         ("a\u202eb\u2066c\u200bd\ufeffe\u00a0f", r"a\u202eb\u2066c\u200bd\ufeffe\xa0f"),
+        ("a\u3164b\u115f\u2800c\ufe0fd\u034f", r"a\u3164b\u115f\u2800c\ufe0fd\u034f"),
         ("a\u2028b\x0bc\x0cd\x85e", r"a\u2028b\x0bc\x0cd\x85e"),
         (f"# harmless{' ' * 5000}; evil", "# harmless ⟨5000 blanks⟩ ; evil"),
         (f"a\n{chr(10) * 500}evil", "a\n⟨500 empty lines⟩\nevil"),

@@ -9,6 +9,12 @@ from collections.abc import Iterable, Sequence
 _CONSIDERED = 2000
 # C0 except tab and newline, DEL, C1, and bidirectional control characters.
 _ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+# Printable by their category: letters, marks and symbols without a shape, and selectors of another's shape. With those
+# that are not printable they are all that Unicode calls ignorable by default.
+_SHAPELESS = (
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
 _NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
@@ -63,6 +69,19 @@ def harmless(text: str) -> str:
     if text.isascii() and not text.encode("ascii").translate(None, _PLAIN):
         return text
     return re.sub(_ACTED_ON, lambda match: escaped(match[0]), text)
+
+
+def written_out(text: str, keep: str = "\n") -> str:
+    r"""Write out each character but `keep` that nobody sees, or takes for a space, as in `\u3164`: for what a person
+    allows by what is shown."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(item if item in keep or is_seen(item) else escaped(item) for item in text)
+
+
+def is_seen(character: str) -> bool:
+    """Return whether a character is a space or has a shape of its own. What only shapes the one before it has none."""
+    return character.isprintable() and not re.match(_SHAPELESS, character)
 
 
 def escaped(character: str) -> str:

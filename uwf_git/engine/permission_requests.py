@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Invalid, NotFound, StoreUnwritable, Usage
-from uwf_git.base.text import harmless, iso, shortened
+from uwf_git.base.text import iso, shortened, written_out
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.hooks import run_hook
 from uwf_git.format.ids import ThreadId, new_thread_id
@@ -223,7 +223,7 @@ def line_of(wish: Wish) -> str:
     if wish.kind != "edit":
         parts.append(wish.unread)
     what = " ".join(parts).strip().replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " ")
-    return shortened(f"{wish.kind}: {harmless(' '.join(filter(None, what.split(' '))))}", _SHOWN)
+    return shortened(f"{wish.kind}: {written_out(' '.join(filter(None, what.split(' '))))}", _SHOWN)
 
 
 def _command(request: OpenRequest, granted: bool) -> str:

@@ -7,10 +7,9 @@ out, and what a forge's page hides is marked.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 
-from uwf_git.base.text import counted, escaped, fenced, iso, one_line
+from uwf_git.base.text import counted, fenced, iso, one_line, written_out
 from uwf_git.forge.address import IssueAddress
 from uwf_git.forge.answers import Comment, Issue
 from uwf_git.forge.marks import OURS
@@ -34,10 +33,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _HIDDEN = re.compile(r"<!--|\{anchor:|^ {0,3}\[[^\]\n]{0,200}\]:[ \t]*(?=#|<>)", re.MULTILINE)
 _HIDDEN_MARK = "[hidden on the page:] "
-# Letters without a shape, and what only changes the shape of the character before it.
-_SHAPELESS = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
 _EMOJI_SHAPE = "\ufe0f"
-_UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
+_KEPT = "\n\t\u00a0\u1680\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)  # spaces of other widths
 
 
 def issue_text(
@@ -97,8 +96,7 @@ def login(name: str) -> str:
 def visible(text: str, at_most: int) -> str:
     """Return the first characters of a text, with what nobody sees written out, and what a page hides marked."""
     text = _LINE_ENDS.sub("\n", text[:at_most]).replace(_EMOJI_SHAPE, "")
-    if not text.isascii() or not text.replace("\n", "").replace("\t", "").isprintable():
-        text = "".join(escaped(item) if _is_unseen(item) else item for item in text)
+    text = written_out(text, keep=_KEPT)
     text = re.sub(f"`{{{_LONGEST_FENCE + 1},}}", "`" * _LONGEST_FENCE, text)
     text = _HIDDEN.sub(lambda match: _HIDDEN_MARK + match[0].lstrip(" "), text)
     return text.strip("\n")[: at_most * 2]
@@ -113,14 +111,3 @@ def _newest(comments: Sequence[Comment]) -> list[Comment]:
             break
         newest.insert(0, comment)
     return newest
-
-
-def _is_unseen(character: str) -> bool:
-    if character in "\n\t" or (character.isascii() and character.isprintable()):
-        return False
-    return (
-        unicodedata.category(character) in _UNSEEN
-        or character in _SHAPELESS
-        or "\ufe00" <= character <= "\ufe0e"
-        or "\U000e0100" <= character <= "\U000e01ef"
-    )

@@ -87,7 +87,7 @@ def init(invocation: Invocation, here: bool, template: str | None) -> None:
 
 
 def _set_up(location: Location, folder: Path, files: Mapping[Path, bytes]) -> dict[str, Any]:
-    """Write the set-up of a project. Whoever has allowed all of it before has seen all of it after."""
+    """Write the set-up of a project. It is allowed only if nothing of it is others' that nobody here has allowed."""
     from uwf_git.base.extensions import project_files
     from uwf_git.sandbox.enclosing_step import enclosing_step
     from uwf_git.store.setups import Setups
@@ -105,16 +105,18 @@ def _set_up(location: Location, folder: Path, files: Mapping[Path, bytes]) -> di
     written = {"files": [*map(str, files), *map(str, changed)]} if files or changed else {}
     if state.here is None or not state.here.has_settings or not written:
         return written
-    if not state.is_allowed and not before.problem and enclosing_step() is None:
+    is_known = before.here is None or before.is_allowed
+    if not state.is_allowed and is_known and enclosing_step() is None:
         setups.allow(folder, state.here)
         state = setups.state_at(folder)
     return {**written, "allowed": state.is_allowed}
 
 
+_ALLOWED = {True: "for you", False: "not yet, see it with: uwf allow", None: ""}
 _INITIALISED = Record(
     "store",
     ("files", lambda value: "\n".join(value.get("files", ()))),
-    ("allowed", lambda value: "for you" if value.get("allowed") else ""),
+    ("allowed", lambda value: _ALLOWED[value.get("allowed")]),
     ("next", "uwf run {template} -p TEXT, with the settings of {template}.md"),
 )
 

@@ -23,8 +23,6 @@ from uwf_git.plugin import (
     terminal,
 )
 
-_SHORTEST = 12  # digits of a digest
-
 
 @command(
     "uwf allow                     shows the set-up of the project, and asks",
@@ -69,15 +67,16 @@ def allow(invocation: Invocation, digest: str | None, yes: bool, revoke: bool) -
         )
         return
     pending = {**value, "state": "new" if state.allowed is None else "changed"}
-    if digest is not None and not (len(digest) >= _SHORTEST and here.digest.startswith(digest.lower())):
-        raise Invalid(f"the set-up here has another digest: {here.digest}", "look at it: uwf allow --json")
+    if digest is not None and digest.lower() != here.digest:
+        what = "a longer" if here.digest.startswith(digest.lower()) else "another"
+        raise Invalid(f"the set-up here has {what} digest: {here.digest}", "look at it: uwf allow --json")
     is_asked = (
         invocation.format == "text" and terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)
     )
     if digest is None and not yes:
         invocation.emit(pending, _shown)
         if not is_asked or not click.confirm("Allow it?", default=False, err=True):
-            hint = "" if is_asked else f"once you have read it: uwf allow --digest {here.digest[:_SHORTEST]}"
+            hint = "" if is_asked else f"once you have read it: uwf allow --digest {here.digest}"
             raise Untrusted("nothing was allowed", hint)
     require_person("allows what a project sets up", location.root, shared=True)
     setups.allow(folder, here)  # what was shown, whatever is there by now
@@ -88,7 +87,7 @@ def allow(invocation: Invocation, digest: str | None, yes: bool, revoke: bool) -
 
 
 def _allowed(value: Any) -> str:
-    return f"allowed  {value['digest'][:_SHORTEST]}"
+    return f"allowed  {value['digest']}"
 
 
 def _shown(value: Any) -> str:
@@ -105,5 +104,5 @@ def _shown(value: Any) -> str:
         parts.append(f"your own settings count for {', '.join(value['overridden'])}")
     if value["missing"]:
         parts.append("\n".join(f"not here: {line}" for line in value["missing"]))
-    parts.append(f"{value['project']}/.uwf  {value['digest'][:_SHORTEST]}  {value['state']}")
+    parts.append(f"{value['project']}/.uwf  {value['digest']}  {value['state']}")
     return "\n\n".join(parts)

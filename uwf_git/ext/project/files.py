@@ -55,13 +55,15 @@ def project_files(location: Location, folder: Path, written: Mapping[Path, bytes
     for name, roles in overrides.items():
         if text and name not in _table(_loaded(text).get("agentOverrides")):
             text = with_setting(text.decode(), ("agentOverrides", name), roles).encode()
+            if _TESTS in roles.values() and _TESTS not in _table(_loaded(text).get("agents")):
+                text = with_setting(text.decode(), ("agents", _TESTS), _tests(detected)).encode()
     return {path: text} if text else {}
 
 
 def _settings(detected: Detected, overrides: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if detected.tests:
-        data["agents"] = {_TESTS: {"command": f"uwf-exec {detected.tests}"}}
+        data["agents"] = {_TESTS: _tests(detected)}
     if overrides:
         data["agentOverrides"] = dict(overrides)
     if detected.setup:
@@ -70,6 +72,10 @@ def _settings(detected: Detected, overrides: Mapping[str, Any]) -> dict[str, Any
     if detected.branch:
         data["land"] = {"onto": detected.branch}
     return data
+
+
+def _tests(detected: Detected) -> dict[str, str]:
+    return {"command": f"uwf-exec {detected.tests}"}
 
 
 def _roles(workflow: Mapping[str, Any], agent: str, detected: Detected) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.plugin import UwfError, config_section, counted, escaped, parse_command
+from uwf_git.plugin import UwfError, config_section, counted, parse_command, written_out
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Config, ProjectSettings, Setup
@@ -109,8 +109,9 @@ def overridden(settings: ProjectSettings, config: Config) -> list[str]:
 
 def readable(text: str) -> str:
     """Return a text with all that a terminal or an editor would not show written out, and nothing out of sight."""
-    shown = "".join(item if item.isprintable() or item == "\n" else escaped(item) for item in text)
-    shown = re.sub(rf" {{{_BLANKS},}}", lambda match: f" ⟨{counted(len(match[0]), 'blank')}⟩ ", shown)
+    shown = re.sub(
+        rf" {{{_BLANKS},}}", lambda match: f" ⟨{counted(len(match[0]), 'blank')}⟩ ", written_out(text)
+    )
     return re.sub(
         rf"\n{{{_EMPTY_LINES + 2},}}",
         lambda match: f"\n⟨{counted(len(match[0]) - 1, 'empty line')}⟩\n",
