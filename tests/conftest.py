@@ -373,7 +373,10 @@ def gated(uwf: Uwf) -> str:
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    """A model server that plays what it is told."""
+    """A model server that plays what it is told. Its address may have been that of another, whose refusals the kit
+    remembers."""
+    if (chat := sys.modules.get("uwf_git.engine.kit.chat")) is not None:
+        chat._dialects.clear()
     with serving() as running:
         yield running
 
