@@ -17,7 +17,7 @@ from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import attribute_types
 
 REPOSITORY = Path(__file__).parent.parent.parent
-DEPLOY = REPOSITORY / "deploy"
+DEPLOY = REPOSITORY / "uwf_git/ext/fleet/deploy"
 UNITS = {"uwf-web.service": 15, "uwf-fleet-worker@.service": 35}
 """The units, and tenths of systemd's exposure that they may have at most, of 100."""
 

@@ -16,6 +16,7 @@ fleet = command_group(
         "resume": ("queue", "Resume threads in the queue."),
         "cancel": ("queue", "Remove threads from the queue."),
         "health": ("health", "Check that a fleet's process here can work."),
+        "files": ("files", "Write an image's file, a compose file and units."),
         "sync": ("queue", "Update the queue from the refs."),
     },
     examples=(
