@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,13 @@ def test_an_extra_comes_from_where_the_package_came_from(
     (tmp_path / "pip.py").touch()
     told = _hint(tmp_path)
     assert shlex.split(told) == [sys.executable, "-m", "pip", "install", *arguments]
+
+
+def test_the_guide_names_every_extra_that_users_may_want() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["optional-dependencies"].keys() - {"bench", "dev", "docs", "fuzz", "interop"}
+    guide = (REPOSITORY / "docs/guides/install.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `([a-z]+)` \|", guide, re.MULTILINE)) == wanted
 
 
 UV_RECEIPT = """\
