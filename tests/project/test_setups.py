@@ -12,6 +12,7 @@ import git_servers
 import pytest
 
 from uwf_git.base.errors import Invalid
+from uwf_git.config.project import parse_settings
 from uwf_git.ext.project.review import difference, readable
 from uwf_git.store.location import checkout_around
 from uwf_git.store.setups import Setup, Setups, read_setup
@@ -215,3 +216,9 @@ def test_a_diff_shows_lines_that_other_programs_would_not_see() -> None:
     lines = difference(old, new).split("\n")
     assert r"+a: 1\x0d# evil: 2\x1b[8m\u2028b: 3" in lines
     assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("agent", ["{}", "{command: 3}", '{command: ""}', '{command: " "}'])
+def test_an_agent_without_a_command_is_refused_by_its_key(agent: str) -> None:
+    with pytest.raises(Invalid, match=r"agents\.tests\.command (is not a command|must)"):
+        parse_settings(f"agents: {{tests: {agent}}}".encode())

@@ -129,9 +129,12 @@ class _ProjectReader(SettingsReader):
     def _plays(self, path: ValuePath, line: str) -> None:
         words = self.command(path[:-1], line, str(path[-1])) if line else ()
         if not words or full_name(words[0]) not in _PLAYERS:
+            shown = one_line(line, 60)
             self.refuse(
                 path,
-                f"a project names agents, and cannot say how they are called: {one_line(line, 60)}",
+                f"a project names agents, and cannot say how they are called: {shown}"
+                if shown
+                else f"{'.'.join(map(str, path))} is not a command",
                 f"give the name alone, or a command: {EXEC} make test",
             )
 

@@ -112,7 +112,14 @@ def _name(item: Any) -> str:
 
 
 _EXPIRED = Table(
-    "thread", "workflow", "status", "ended", "rule", "kept", empty="no thread to remove", optional=("kept",)
+    "thread",
+    "workflow",
+    "status",
+    "ended",
+    "rule",
+    "kept",
+    empty="no thread to remove here",
+    optional=("kept",),
 )
 _REMOVED = Table(
     "thread",
