@@ -105,7 +105,7 @@ def who_waits(value: Mapping[str, Any]) -> str:
     if value["kind"] == "budget":
         return f"{role} has to wait"
     if approvals := value.get("approvals"):
-        return f"{role} needs {approvals['missing']} more of {', '.join(approvals['of'])}"
+        return f"{role} needs {approvals['needs']}"
     return f"{value['assignee']} is {role}" if value.get("assignee") else f"you are {role}"
 
 
@@ -130,7 +130,7 @@ def approvals_line(approvals: Mapping[str, Any]) -> str:
     sentence = f"{len(counting)} of {approvals['quorum']} approvals"
     if len({item["decision"] for item in counting}) > 1:
         sentence += ", which differ"
-    return f"{sentence}; {approvals['missing']} more of {', '.join(approvals['of']) or 'those who answered'}"
+    return f"{sentence}; {approvals['needs']}"
 
 
 def approval_lines(approvals: Mapping[str, Any]) -> list[str]:

@@ -180,6 +180,19 @@ def test_whoever_made_what_is_judged_does_not_approve_it(uwf: Uwf, people: dict[
     assert uwf("verify").json["findings"] == []
 
 
+def test_a_gate_that_nobody_can_pass_any_more_says_so(uwf: Uwf, people: dict[str, Colleague]) -> None:
+    approvers = "[ann@example.invalid, dora@example.invalid]"
+    thread = at_gate(uwf, release(approvers, notAuthor=True))
+    people["ann"].approves(thread)
+    text = "1 more, which nobody may give: 1 may approve, of 2"
+    for words in (["thread", "show", thread], ["inbox", "--group", "asks"]):
+        assert text in uwf("--format", "text", *words).out, words
+    error = uwf("thread", "step", thread, check=14).error
+    assert error["message"] == f"thread {thread} cannot pass 'gate': approvals needed are {text}"
+    assert f"uwf thread kill {thread}" in error["hint"]
+    assert approvals(uwf, thread)["reachable"] is False
+
+
 def test_whoever_ran_a_step_is_an_author_too(uwf: Uwf, people: dict[str, Colleague]) -> None:
     thread = at_gate(uwf, release(notAuthor=True))
     people["ann"].approves(thread, "stop")

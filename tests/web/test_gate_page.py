@@ -22,7 +22,7 @@ def test_the_page_names_approvals_with_markup_in_them_as_text(client: httpx.Clie
     digest = uwf("thread", "show", thread).json["approvals"]["shown"]["digest"]
     for address in (f"/thread/{thread}", f"/?at={thread}"):
         page = client.get(address).text
-        assert "gate needs 1 more approval of bob@example.invalid, carol@example.invalid" in page
+        assert "gate needs 1 more of bob@example.invalid, carol@example.invalid" in page
         assert "ann &lt;ann@example.invalid&gt; (unsigned): decision: ship" in page
         assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
         assert digest in page

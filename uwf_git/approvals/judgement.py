@@ -125,6 +125,21 @@ class Standing(NamedTuple):
             and not any(people.is_named(name, identity) for identity in identities)
         ]
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the quorum can still be met, if all who have answered and all who are awaited agree."""
+        return len(self.awaited) + len(self.counting) >= self.gate.role.quorum
+
+    @property
+    def needs(self) -> str:
+        """What is missing, in words: `1 more of bob, carol`."""
+        if not self.is_reachable:
+            able = len(self.awaited) + len(self.counting)
+            return (
+                f"{self.missing} more, which nobody may give: {able} may approve, of {self.gate.role.quorum}"
+            )
+        return f"{self.missing} more of {', '.join(self.awaited) or 'those who answered otherwise'}"
+
     def awaits(self, person: str, identity: Identity) -> bool:
         """Return whether somebody's approval is missing, and may come."""
         entry = self.people.entry(person, identity, self.gate.role.approvers)
@@ -160,10 +175,16 @@ class Standing(NamedTuple):
         """Raise Absent, with whose approvals are missing, unless a quorum agrees."""
         if self.is_met:
             return
+        name = self.gate.role.name
+        if not self.is_reachable:
+            raise Absent(
+                f"thread {thread} cannot pass {name!r}: approvals needed are {self.needs}",
+                f"name more approvers, or ask for fewer, and start it anew; uwf thread kill {thread} ends it",
+            )
         more = counted(self.missing, "more approval" if self.counting else "approval")
         of = ", ".join(self.awaited) or "people who have answered otherwise"
         raise Absent(
-            f"thread {thread} waits for {more} at {self.gate.role.name!r}, of {of}",
+            f"thread {thread} waits for {more} at {name!r}, of {of}",
             f"uwf thread answer {thread}; or see: uwf thread show {thread}",
         )
 
@@ -179,6 +200,8 @@ class Standing(NamedTuple):
             "given": [self._value(judged) for judged in self.judgements],
             "missing": self.missing,
             "of": self.awaited,
+            "reachable": self.is_reachable,
+            "needs": self.needs,
         }
         return {"approvals": value}
 

@@ -193,7 +193,7 @@ def _approvals(state: Any) -> list[tuple[str, str]]:
     return [
         ("approvers", ", ".join(rules)),
         ("approved", "\n".join(f"- {line}" for line in approval_lines(approvals))),
-        ("missing", f"{approvals['missing']} of {', '.join(approvals['of'])}"),
+        ("missing", approvals["needs"]),
         ("shown", approvals["shown"]["digest"]),
     ]
 
