@@ -187,7 +187,7 @@ def test_a_gate_that_nobody_can_pass_any_more_says_so(uwf: Uwf, people: dict[str
     text = "1 more, which nobody may give: 1 may approve, of 2"
     for words in (["thread", "show", thread], ["inbox", "--group", "asks"]):
         assert text in uwf("--format", "text", *words).out, words
-    error = uwf("thread", "step", thread, check=14).error
+    error = uwf("thread", "step", thread, check=5).error
     assert error["message"] == f"thread {thread} cannot pass 'gate': approvals needed are {text}"
     assert f"uwf thread kill {thread}" in error["hint"]
     assert approvals(uwf, thread)["reachable"] is False
