@@ -205,6 +205,43 @@ def test_where_code_is_is_not_claimed_and_the_hint_brings_it_here(site: Site, tm
     assert site.there(*answer, cwd=clone).json["status"] == "completed"
 
 
+def test_code_that_the_projects_remote_has_is_fetched_to_be_looked_at_before_an_answer(site: Site) -> None:
+    site.here.registers(GATED)
+    place = ("--workspace", "worktree", "--cwd", site.clones[site.here])
+    thread = str(site.here("thread", "start", "relay", "-p", "Do it", *place).json["thread"])
+    site.here("thread", "step", thread, "--agent", WRITES)
+    git("-C", site.clones[site.here], "push", "-q", "origin", f"refs/uwf/work/{thread}")
+    site.here("push")
+    site.there("pull")
+    clone = site.clones[site.there]
+    (waits,) = site.there("inbox", cwd=clone).json
+    assert "--unseen" not in waits["command"]
+    answer = ("thread", "answer", thread, "-m", "read")
+    error = site.there(*answer, cwd=clone, check=14).error
+    assert "has come here only now" in error["message"]
+    assert error["hint"] == f"look at it: uwf thread show {thread}; then answer"
+    shown = site.there("thread", "show", thread, "--format", "text", cwd=clone).out
+    assert "1 file changed" in shown and "is not on this machine" not in shown
+    assert site.there(*answer, cwd=clone).json["status"] == "completed"
+
+
+def test_a_step_goes_on_with_code_that_the_only_remote_has(site: Site) -> None:
+    thread = site.starts()
+    git("-C", site.clones[site.here], "push", "-q", "origin", f"refs/uwf/work/{thread}")
+    site.here("push")
+    clone = site.clones[site.there]
+    git(
+        "-C",
+        clone,
+        "remote",
+        "set-url",
+        "origin",
+        f"{git('-C', clone, 'remote', 'get-url', 'origin').strip()}/.",
+    )
+    site.there("continue", thread, "--agent", WRITES, cwd=clone)
+    assert site.there("thread", "steps", thread).json[-1]["role"] == "reader"
+
+
 def test_the_command_that_is_printed_for_an_answer_works_without_the_code(site: Site, tmp_path: Path) -> None:
     site.here.registers(GATED)
     place = ("--workspace", "worktree", "--cwd", site.clones[site.here])

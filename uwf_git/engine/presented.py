@@ -25,7 +25,16 @@ from uwf_git.format.types import USER, role_name
 from uwf_git.store.history import Head, History, PastStep, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import answer_of, report_of
-from uwf_git.workspaces.changes import Changes, absent, changes, code_before, projects_with, thread_code
+from uwf_git.workspaces.changes import (
+    Changes,
+    absent,
+    changes,
+    clones_of,
+    code_before,
+    fetch_code,
+    projects_with,
+    thread_code,
+)
 from uwf_git.workspaces.clones import clones, remote_named
 from uwf_git.workspaces.project import way_here
 
@@ -97,6 +106,10 @@ class JudgedCode:
     def is_unseen(self) -> bool:
         """Whether there are changes, and not on this machine."""
         return _is_unseen(self._instance, self._thread, self.revision)
+
+    def fetch(self) -> bool:
+        """Fetch it from its project's remote; return whether that has it."""
+        return fetch_code(self._instance, self._thread, self.revision)
 
     @cached_property
     def since(self) -> WorktreeChanges | None:
@@ -282,10 +295,16 @@ def presented_at(instance: Instance, head: Head) -> Presented | None:
 
 
 def raise_if_unseen(instance: Instance, history: History, role: str) -> None:
-    """Raise RequirementUnmet if a person would judge code that is not on this machine."""
+    """Raise RequirementUnmet if a person would judge code that is not on this machine, also if its project's remote has
+    it: then it is fetched, to be looked at."""
     thread, code = history.thread, code_before(history.steps, instance.store.get)
     if code is None or not _is_unseen(instance, thread, code):
         return
+    if fetch_code(instance, thread, code):
+        raise RequirementUnmet(
+            f"{role} of thread {thread} judges code that has come here only now, from its project's remote",
+            f"look at it: uwf thread show {thread}; then answer",
+        )
     gone = absent(instance, code)
     if gone.lost:
         way = f"see: uwf verify {thread}"
@@ -299,9 +318,14 @@ def raise_if_unseen(instance: Instance, history: History, role: str) -> None:
 
 
 def command_at(instance: Instance, head: Head, turn: HumanTurn) -> str:
-    """Return the command that answers a person's turn at a head, on this machine."""
+    """Return the command that answers a person's turn at a head, on this machine. Where a clone of the project is, it
+    fetches code that is not here yet."""
     code = thread_code(instance, head.node)
-    unseen = code is not None and _is_unseen(instance, head.thread, code)
+    unseen = (
+        code is not None
+        and _is_unseen(instance, head.thread, code)
+        and not any(True for _ in clones_of(instance, head.thread, code))
+    )
     return f"{turn.command(head.thread)}{' --unseen' if unseen else ''}"
 
 

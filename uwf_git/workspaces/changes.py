@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.format.kinds import parse_detail, parse_step
 from uwf_git.format.types import USER, is_kind
-from uwf_git.workspaces.clones import clones
+from uwf_git.workspaces.clones import MOST, clones
 from uwf_git.workspaces.notes import Notes
 
 if TYPE_CHECKING:
@@ -136,6 +136,32 @@ def projects_with(instance: Instance, thread: ThreadId | None, code: Revision) -
         with suppress(WorkspaceFailed, RemoteFailed):
             if _has(project, code.commit, code.base):
                 yield project
+
+
+def clones_of(instance: Instance, thread: ThreadId, code: Revision) -> Iterator[tuple[Project, str]]:
+    """Yield the repositories here that are of the project of a Revision, with the remote that may have it."""
+    from uwf_git.base.errors import WorkspaceFailed
+    from uwf_git.workspaces.project import Project
+
+    for place in islice(clones(instance, [thread]), MOST):
+        project = Project(place)
+        with suppress(WorkspaceFailed, RemoteFailed):
+            remote = project.remote_at(code.remote)
+            if not remote and code.root and project.commit(code.root):
+                remote = project.usual_remote()
+            if remote:
+                yield project, remote
+
+
+def fetch_code(instance: Instance, thread: ThreadId, code: Revision) -> bool:
+    """Fetch the commit of a Revision into a clone that is here; return whether its project's remote has it."""
+    from uwf_git.base.errors import WorkspaceFailed
+
+    for project, remote in clones_of(instance, thread, code):
+        with suppress(WorkspaceFailed, RemoteFailed):
+            if project.fetch_commit(remote, thread, code.commit):
+                return True
+    return False
 
 
 def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> bytes | None:

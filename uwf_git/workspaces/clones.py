@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
-_MOST = 20  # repositories in which a remote is looked for
+MOST = 20  # repositories in which a remote is looked for
 
 
 def clones(instance: Instance, threads: Iterable[ThreadId] = ()) -> Iterator[Path]:
@@ -32,7 +32,7 @@ def remote_named(url: str, places: Iterable[Path]) -> str:
     """Return the name of the remote with a URL in the first of some git directories that has one, "" if none."""
     from uwf_git.workspaces.project import Project
 
-    for place in islice(places, _MOST) if url else ():
+    for place in islice(places, MOST) if url else ():
         with suppress(UwfError, OSError):  # a repository that is gone, or that git does not read
             if name := Project(place).remote_at(url):
                 return name

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.forges import pages
 from uwf_git.format.credit import Credit
@@ -247,6 +247,11 @@ class StepWorkspace:
         remote = self.remote
         if remote and project.fetch_commit(remote, ThreadId(self.note.owner), commit):
             return
+        usual = project.usual_remote()
+        if not remote and usual:
+            with suppress(RemoteFailed):  # nothing says that it has the code
+                if project.fetch_commit(usual, ThreadId(self.note.owner), commit):
+                    return
         where = self.note.checkout or self.note.project
         code = f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}"
         ref = work_ref(self.note.owner)
@@ -259,7 +264,7 @@ class StepWorkspace:
                 "then repeat this",
             )
         git = f"git -C {shlex.quote(where)}"
-        name, names = remote_in_hint(project.usual_remote(), git)
+        name, names = remote_in_hint(usual, git)
         raise NotFound(
             code,
             f"on the machine that made it: git push {name} {commit[:12]}:{ref}; then here: "

@@ -52,6 +52,7 @@ from uwf_git.plugin import (
     terminal_undisturbed,
     text_of,
     warn_once,
+    written_out,
 )
 
 USAGE = "uwf-human [--editor]"
@@ -74,8 +75,8 @@ def run(ctx: Context) -> Reply:
     out."""
     with terminal_undisturbed(), Terminal.of_stdin(ctx) as terminal:
         shown = presented_code(ctx.instance, ctx.instance.threads.head(ctx.thread), ctx.instruction or "")
+        is_unseen = shown.code is not None and shown.code.is_unseen and not shown.code.fetch()
         introduction = _introduction(ctx, shown)
-        is_unseen = shown.code is not None and shown.code.is_unseen
         if not ctx.options.editor or is_unseen:
             terminal.say(introduction + "\n\n")
         if is_unseen and terminal.ask("Answer without having seen the code? [yes/no]: ").strip() != "yes":
@@ -137,7 +138,7 @@ class Terminal:
         os.close(self.descriptor)
 
     def say(self, text: str) -> None:
-        data = _visible(text).encode("utf-8", "replace")
+        data = _shown(text).encode("utf-8", "replace")
         while data:
             data = data[os.write(self.descriptor, data) :]
 
@@ -186,11 +187,8 @@ def _introduction(ctx: Context, shown: Presented) -> str:
     return "\n\n".join([*parts, *shown.parts()])
 
 
-def _visible(text: str) -> str:
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode("ascii")
-        for sign in text.replace("\t", "    ")
-    )
+def _shown(text: str) -> str:
+    return written_out(text.replace("\t", "    "))
 
 
 def _listed(problems: Sequence[Any]) -> str:
@@ -367,7 +365,7 @@ def _help(ctx: Context, introduction: str) -> str:
 
     text = f"{introduction}\n\n{format_instruction(ctx.schema.payload)}"
     note = f"{_NOTE} Lines that begin with {_NOTE} are left out. Your report goes below the block.\n{_NOTE}\n"
-    return note + "".join(f"{_NOTE} {line}".rstrip() + "\n" for line in _visible(text).split("\n"))
+    return note + "".join(f"{_NOTE} {line}".rstrip() + "\n" for line in _shown(text).split("\n"))
 
 
 def _without_notes(text: str) -> str:
