@@ -298,7 +298,7 @@ def binary(path: Path, elsewhere: Path) -> None:
 
 def deep(path: Path, elsewhere: Path) -> None:
     with path.open("a") as file:
-        file.write(f'{{"a":{"[" * 600}{"]" * 600}}}\n')
+        file.write(f'{{"a":{"[" * 20_000}{"]" * 20_000}}}\n')
 
 
 @pytest.mark.parametrize(

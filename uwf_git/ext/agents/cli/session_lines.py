@@ -47,7 +47,7 @@ def without_secrets(data: bytes, redactor: Redactor) -> tuple[str, int]:
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
