@@ -26,14 +26,13 @@ from uwf_git.sync.branches import with_branches
 from uwf_git.sync.persons_records import require_none_sent
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
-from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
+from uwf_git.sync.transfer import FEW, LOCKED, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 
 if TYPE_CHECKING:
     from uwf_git.sync.exchange import Exchange
     from uwf_git.workspaces.sharing import Code
 
 _ENDED_THERE = "the thread was ended there"
-_NOT_UPDATED = "failed to update ref"  # git's message for a ref that it cannot lock
 
 
 class Plan(NamedTuple):
@@ -589,7 +588,7 @@ def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
 
 def hint_if_locked(rejected: Rejected) -> str:
     """Return the hint for a lock on the remote, else ""."""
-    if rejected.reason != _NOT_UPDATED:
+    if rejected.reason != LOCKED:
         return ""
     return (
         f"push again; if it lasts, a git was killed there, and its administrator removes {rejected.ref}.lock"

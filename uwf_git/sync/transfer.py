@@ -35,6 +35,9 @@ _LOST = (
     "needs force",
     "incorrect old value",
 )
+LOCKED = "failed to update ref"
+"""The reason of a remote that cannot lock a ref, as git up to 2.49 words it."""
+_EXISTS = "reference already exists"
 _SIZE_LIMIT = re.compile(
     r"HTTP 413|HTTP 5\d\d|Internal Server Error|too (?:large|many|big)|more than|at once|exceed|limit|unpack",
     re.IGNORECASE,
@@ -195,6 +198,22 @@ def transfer(
 ) -> dict[str, Pushed | Rejected]:
     """Run one `git push` and return its result per ref; of a pattern only those in `objects`. Raises
     RemoteFailed without any."""
+    results = _push(git, remote, arguments, objects or {})
+    # From 2.50 on git says so of a locked ref too. The second time, one that exists is refused for another reason.
+    unclear = [
+        name for name, item in results.items() if isinstance(item, Rejected) and item.reason == _EXISTS
+    ]
+    again = _push(git, remote, arguments, objects or {}) if unclear else {}
+    for name in unclear:
+        second = again.get(name, results[name])
+        is_locked = isinstance(second, Rejected) and second.reason == _EXISTS
+        results[name] = Rejected(name, LOCKED) if is_locked else second
+    return results
+
+
+def _push(
+    git: Git, remote: Remote, arguments: Sequence[str], objects: Mapping[str, Oid]
+) -> dict[str, Pushed | Rejected]:
     options = [argument for argument in arguments if argument.startswith("--")]
     specs = [argument for argument in arguments if not argument.startswith("--")]
     if not specs:  # without any, git would push what its configuration says
@@ -211,7 +230,7 @@ def transfer(
         *specs,
         check=False,
     )
-    results = dict(results_of(done, objects or {}))
+    results = dict(results_of(done, objects))
     if done.code != 0 and not any(isinstance(result, Rejected) for result in results.values()):
         raise failure(("push",), done)
     return results

@@ -76,7 +76,9 @@ _FETCH = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fet
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 
-_MOVED = re.compile(r"stale info|fetch first|non-fast-forward|cannot lock ref|failed to update ref")
+_MOVED = re.compile(
+    r"stale info|fetch first|non-fast-forward|cannot lock ref|failed to update ref|incorrect old value|already exists"
+)
 """Why git doesn't push to a branch that moved meanwhile."""
 
 _rule_files: dict[Path, dict[str, list[int]]] = {}
