@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Python looks for cycles among the newest objects each time there are 700 more, of which loading modules makes 30,000.
 _CYCLES = 50_000
 
-_DISTURBS = (0.02, 0.1, 0.5)  # seconds between two: also the first may come before the wait
+_FIRST_PAUSE, _LAST_PAUSE = 0.02, 0.5  # seconds until a wait is interrupted, and at most until it is again
 
 _is_ours = True
 _is_own = False
@@ -66,8 +66,9 @@ def is_own() -> bool:
 
 
 def heed_signals() -> None:
-    """Handle signals that arrive just before a blocking call: a helper signal interrupts the call a moment
-    later. For the main thread; an event loop with its own signal handling turns it off."""
+    """Let no signal to a command be lost. One that comes just before a blocking call is followed by helper signals
+    until its handler has run. One whose handler raises where Python ignores exceptions, as in a destructor, is sent
+    again. For the main thread; an event loop with its own signal handling turns off the first."""
     import _thread
     import signal
 
@@ -75,18 +76,39 @@ def heed_signals() -> None:
         return
     heard, writing = os.pipe()
     os.set_blocking(writing, False)
-    main, nothing = _thread.get_ident(), signal.SIGURG
+    main, helper = _thread.get_ident(), signal.SIGURG
+    handled = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal handled
+        handled += 1
 
     def disturb() -> None:
         while came := os.read(heard, 64):
-            if set(came) == {nothing}:
+            if set(came) == {helper}:
                 continue
-            for pause in _DISTURBS:
+            before, pause = handled, _FIRST_PAUSE
+            time.sleep(pause)
+            while handled == before:  # handlers run in the order of their numbers, and this has the highest
+                signal.pthread_kill(main, helper)
                 time.sleep(pause)
-                signal.pthread_kill(main, nothing)
+                pause = min(2 * pause, _LAST_PAUSE)
 
-    signal.signal(nothing, lambda _number, _frame: None)
+    def send_again(unraisable: sys.UnraisableHookArgs) -> None:
+        error = unraisable.exc_value
+        if isinstance(error, KeyboardInterrupt):
+            number = error.number if isinstance(error, Terminated) else signal.SIGINT
+            _thread.start_new_thread(send, (number,))
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    def send(number: int) -> None:
+        time.sleep(_FIRST_PAUSE)  # until the call is over
+        os.kill(os.getpid(), number)
+
+    signal.signal(helper, handle)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    sys.unraisablehook = send_again
     _thread.start_new_thread(disturb, ())
 
 
