@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.ext.monitoring.health import opened
@@ -106,15 +106,7 @@ def _of_steps(runs: Sequence[SpendingRun], causes: Mapping[tuple[str, str], int]
         if run.spent.steps:
             steps[workflow, agents.label(run.agent)] += run.spent.steps
             took.setdefault(workflow, []).append(run.spent.seconds)
-    yield Metric(
-        "uwf_steps",
-        "counter",
-        "Steps that were made.",
-        tuple(
-            Sample("_total", {"workflow": workflow, "agent": agent}, number)
-            for (workflow, agent), number in sorted(steps.items())
-        ),
-    )
+    yield _counter("uwf_steps", "Steps that were made.", ("workflow", "agent"), steps)
     yield Metric(
         "uwf_step_duration_seconds",
         "histogram",
@@ -129,15 +121,18 @@ def _of_steps(runs: Sequence[SpendingRun], causes: Mapping[tuple[str, str], int]
     failures: Counter[tuple[str, str]] = Counter()
     for (workflow, cause), number in causes.items():
         failures[workflows.label(workflow), cause] += number
-    yield Metric(
-        "uwf_step_failures",
-        "counter",
-        "Attempts at steps that failed.",
-        tuple(
-            Sample("_total", {"workflow": workflow, "cause": cause}, number)
-            for (workflow, cause), number in sorted(failures.items())
-        ),
+    yield _counter("uwf_step_failures", "Attempts at steps that failed.", ("workflow", "cause"), failures)
+
+
+def _counter(
+    name: str, about: str, labels: Sequence[str], counts: Mapping[Any, float], unit: str = ""
+) -> Metric:
+    """Return a counter; `counts` are by a value of each of `labels`."""
+    samples = (
+        Sample("_total", dict(zip(labels, values, strict=True)), number)
+        for values, number in sorted(counts.items())
     )
+    return Metric(name, "counter", about, tuple(samples), unit)
 
 
 def _histogram(labels: Mapping[str, str], values: Sequence[float]) -> Iterator[Sample]:
@@ -151,7 +146,7 @@ def _histogram(labels: Mapping[str, str], values: Sequence[float]) -> Iterator[S
 
 def _of_money(runs: Sequence[SpendingRun], prices: Mapping[str, Price]) -> Iterator[Metric]:
     models = _Names.of(line.model for run in runs for line in run.spent.lines)
-    cost: dict[str, float] = {}
+    cost: dict[tuple[str], float] = {}
     tokens: Counter[tuple[str, str]] = Counter()
     unpriced = 0
     for run in runs:
@@ -162,29 +157,13 @@ def _of_money(runs: Sequence[SpendingRun], prices: Mapping[str, Price]) -> Itera
             paid = run.spent._replace(lines=(line,)).money(prices)
             unpriced += paid.unpriced
             if paid.cost is not None:
-                cost[model] = cost.get(model, 0.0) + paid.cost
-    yield Metric(
-        "uwf_cost_usd",
-        "counter",
-        "US dollars that agents reported, or by the prices of config.yaml.",
-        tuple(Sample("_total", {"model": model}, round(amount, 6)) for model, amount in sorted(cost.items())),
-        "usd",
-    )
-    yield Metric(
-        "uwf_tokens",
-        "counter",
-        "Tokens of models; those cached and written are among the input.",
-        tuple(
-            Sample("_total", {"model": model, "kind": kind}, number)
-            for (model, kind), number in sorted(tokens.items())
-        ),
-    )
-    yield Metric(
-        "uwf_tokens_unpriced",
-        "counter",
-        "Tokens whose cost is unknown.",
-        (Sample("_total", {}, unpriced),),
-    )
+                cost[(model,)] = cost.get((model,), 0.0) + paid.cost
+    paid_for = "US dollars that agents reported, or by the prices of config.yaml."
+    rounded = {model: round(amount, 6) for model, amount in cost.items()}
+    yield _counter("uwf_cost_usd", paid_for, ("model",), rounded, "usd")
+    counted = "Tokens of models; those cached and written are among the input."
+    yield _counter("uwf_tokens", counted, ("model", "kind"), tokens)
+    yield _counter("uwf_tokens_unpriced", "Tokens whose cost is unknown.", (), {(): unpriced})
 
 
 def _of_threads(instance: Instance, heads: Sequence[Head | DamagedThread]) -> Iterator[Metric]:
