@@ -13,7 +13,7 @@ from conftest import EXAMPLES, Uwf
 from programs import program
 
 from uwf_git.base.errors import Invalid, NotFound
-from uwf_git.ext.evaluation.harbor import tasks_in
+from uwf_git.ext.evaluation.harbor import tasks_in, verify
 
 TASKS = EXAMPLES / "evaluation" / "harbor"
 FIXED = 'python3 -c \'open("export.py", "w").write("""{}""")\''
@@ -94,6 +94,21 @@ def test_copies_into_the_working_folder_are_its_files(tasks: Path) -> None:
     assert task.workdir == PurePosixPath("/srv/shop")
     assert sorted(map(str, task.files.values())) == ["data/a.csv", "export.py"]
     assert task.undone == ()
+
+
+def test_what_another_stage_copies_is_no_file_of_the_task(tasks: Path) -> None:
+    task = dockerfile(tasks, "FROM x AS build\nWORKDIR /app\nCOPY export.py .\nFROM y\nWORKDIR /app\n")
+    assert not task.files
+
+
+def test_tests_that_run_out_of_time_give_no_score(tasks: Path, tmp_path: Path) -> None:
+    program("bwrap")
+    folder = tasks / "csv-commas"
+    (folder / "task.toml").write_text("[verifier]\ntimeout_sec = 0.5\n")
+    (folder / "tests" / "test.sh").write_text("echo 1 > /logs/verifier/reward.txt; sleep 30\n")
+    (task,) = tasks_in(tasks)
+    with pytest.raises(Invalid, match=r"ran out of time after 0\.5 s"):
+        verify(tasks, task.prompt, tmp_path, None)
 
 
 @pytest.mark.parametrize(

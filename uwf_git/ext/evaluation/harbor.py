@@ -57,11 +57,9 @@ class HarborTask(NamedTuple):
 
 def tasks_in(folder: Path) -> list[HarborTask]:
     """Return the task in a folder, or those in its folders. Raises NotFound, Invalid."""
-    folders = (
-        [folder]
-        if (folder / _CONFIG).is_file()
-        else sorted(file.parent for file in folder.glob(f"*/{_CONFIG}"))
-    )
+    folders = [folder]
+    if not (folder / _CONFIG).is_file():
+        folders = sorted(file.parent for file in folder.glob(f"*/{_CONFIG}"))
     if not folders:
         raise NotFound(
             f"{one_line(str(folder))} has no task of Harbor", "a task has task.toml and instruction.md"
@@ -116,8 +114,8 @@ def _task(folder: Path) -> HarborTask:
         files,
         undone,
         tuple(dict.fromkeys(tag for tag in tags if isinstance(tag, str) and tag)),
-        _seconds(_section(config, "agent"), None),
-        _seconds(verifier, _TIMEOUT) or _TIMEOUT,
+        _seconds(_section(config, "agent")),
+        _seconds(verifier) or _TIMEOUT,
         {str(key): str(value) for key, value in _section(verifier, "env").items()},
         str(environment.get("docker_image") or ""),
     )
@@ -128,9 +126,9 @@ def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def _seconds(section: Mapping[str, Any], default: float | None) -> float | None:
+def _seconds(section: Mapping[str, Any]) -> float | None:
     seconds = section.get("timeout_sec")
-    return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else default
+    return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
 
 
 def _dockerfile(
@@ -143,11 +141,13 @@ def _dockerfile(
     for line in re.sub(r"\\\n", " ", text).splitlines():
         word, _, rest = line.strip().partition(" ")
         match word.upper():
+            case "FROM":  # another stage: what the one before has copied is not in the image
+                at, copied = PurePosixPath("/"), []
             case "WORKDIR":
                 at = at / rest.strip().strip('"')
             case "COPY" | "ADD" if matches := list(_copied(folder, rest, at)):
                 copied += matches
-            case "" | "FROM" | "CMD" | "ENTRYPOINT" | "LABEL" | "MAINTAINER" | "SHELL" | "EXPOSE":
+            case "" | "CMD" | "ENTRYPOINT" | "LABEL" | "MAINTAINER" | "SHELL" | "EXPOSE":
                 pass
             case _ if not word.startswith("#"):
                 undone.append(one_line(f"{word} {rest.strip()}", 80))
@@ -168,18 +168,14 @@ def _copied(folder: Path, words: str, at: PurePosixPath) -> Iterator[tuple[Path,
             return
         place, top = at / target, folder.resolve()
         for pattern in sources:
-            for source in (
-                sorted(folder.glob(pattern.lstrip("/"))) if pattern not in (".", "./") else [folder]
-            ):
+            matches = [folder] if pattern in (".", "./") else sorted(folder.glob(pattern.lstrip("/")))
+            for source in matches:
                 if not source.resolve().is_relative_to(top):
                     continue
                 if source.is_dir():
-                    below = (
-                        file
-                        for file in sorted(source.rglob("*"))
-                        if file.is_file() and file.name != "Dockerfile"
-                    )
-                    yield from ((file, place / file.relative_to(source).as_posix()) for file in below)
+                    for file in sorted(source.rglob("*")):
+                        if file.is_file() and file.name != "Dockerfile":
+                            yield file, place / file.relative_to(source).as_posix()
                 else:
                     is_folder = target.endswith("/") or target == "." or len(sources) > 1 or "*" in pattern
                     yield source, place / source.name if is_folder else place
@@ -212,8 +208,11 @@ def verify(folder: Path, prompt: str, work: Path, container: str | None) -> Veri
         (logs / "verifier").mkdir(parents=True)
         argv = _in_container(task, container, work, logs) if container else _in_bubblewrap(task, work, logs)
         done = processes.run_command(argv, cwd=work, timeout=task.verifier_seconds, guarded=True)
-        said = (done.stdout_tail.strip() or done.stderr_tail.strip()).decode("utf-8", "replace")
-        reason = one_line(said.rpartition("\n")[2], 400)
+        output = (done.stdout_tail.strip() or done.stderr_tail.strip()).decode("utf-8", "replace")
+        reason = one_line(output.rpartition("\n")[2], 400)
+        if done.timed_out:  # what they have written by then is of a part of them
+            why = f"the tests of {task.folder} ran out of time after {task.verifier_seconds:g} s"
+            raise Invalid(why, "raise timeout_sec of [verifier] in task.toml")
         return Verified(_reward(logs / "verifier", reason), reason)
 
 
@@ -227,8 +226,8 @@ def _in_container(task: HarborTask, program: str, work: Path, logs: Path) -> lis
         )
         image = built.stdout_tail.decode("utf-8", "replace").strip()
         if built.returncode or not image:
-            said = built.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise Invalid(f"{program} could not build {task.folder}: {one_line(said, 300)}")
+            why = built.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise Invalid(f"{program} could not build {task.folder}: {one_line(why, 300)}")
     places = {work: task.workdir, task.folder.resolve() / "tests": "/tests", logs: "/logs"}
     mounts = [word for path, place in places.items() for word in ("-v", f"{path}:{place}")]
     env = [word for name, value in task.verifier_env.items() for word in ("-e", f"{name}={value}")]
@@ -247,17 +246,8 @@ def _in_bubblewrap(task: HarborTask, work: Path, logs: Path) -> list[str]:
     own = [word for path, place in places.items() for word in ("--bind", str(path), str(place))]
     env = [word for name, value in task.verifier_env.items() for word in ("--setenv", name, value)]
     return [
-        *(
-            program,
-            *bubblewrap.enclosure(True),
-            "--tmpfs",
-            "/tmp",
-            "--tmpfs",
-            "/root",
-            "--setenv",
-            "HOME",
-            "/root",
-        ),
+        *(program, *bubblewrap.enclosure(True)),
+        *("--tmpfs", "/tmp", "--tmpfs", "/root", "--setenv", "HOME", "/root"),
         *(*own, "--ro-bind", str(task.folder.resolve() / "tests"), "/tests", *env),
         *("--chdir", str(task.workdir), "bash", "/tests/test.sh"),
     ]
@@ -268,21 +258,15 @@ def _reward(folder: Path, reason: str) -> float:
     try:
         if (file := folder / "reward.json").is_file():
             value = json.loads(file.read_text("utf-8"))
-            rewards = list(value.values()) if isinstance(value, dict) else [value]
-            value = (
-                value["reward"]
-                if isinstance(value, dict) and "reward" in value
-                else sum(rewards) / len(rewards)
-            )
+            if isinstance(value, dict):
+                value = value["reward"] if "reward" in value else sum(value.values()) / len(value)
         else:
             value = float((folder / "reward.txt").read_text("utf-8"))
         if not (0 <= value <= 1 and math.isfinite(value)):
             raise ValueError(f"{value} is not a number from 0 to 1")
-    except (OSError, ValueError, TypeError, ZeroDivisionError) as error:
-        why = (
-            "they left no reward"
-            if isinstance(error, OSError)
-            else f"their reward: {one_line(str(error), 100)}"
-        )
-        raise Invalid(f"the tests gave no score: {why}", reason) from None
+    except OSError:
+        raise Invalid("the tests gave no score: they left no reward", reason) from None
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        why = one_line(str(error), 100)
+        raise Invalid(f"the tests gave no score: their reward: {why}", reason) from None
     return float(value)
