@@ -23,11 +23,6 @@ _UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-# Characters shown as nothing or as a blank that are one of these or a letter.
-_UNSEEN = (
-    "[\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 _ANSI = "\x1b\\[[0-9;]*m"
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _RESULT_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -38,9 +33,11 @@ def escape(text: str) -> str:
     return text if text.isprintable() else re.sub(_UNSAFE, _shown, text.replace("\r\n", "\n"))
 
 
-def escape_code(line: str) -> str:
-    """As `escape`, for code under review: all invisible characters."""
-    return re.sub(_UNSEEN, _shown, escape(line))
+def escape_code(text: str) -> str:
+    """As `escape`, for code under review and whatever else a person decides on: all that nobody sees as it is."""
+    from uwf_git.base.text import written_out
+
+    return written_out(text.replace("\r\n", "\n"), keep="\t\n")
 
 
 def escape_value(value: Any) -> Any:

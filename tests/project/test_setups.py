@@ -10,14 +10,43 @@ from pathlib import Path
 
 import git_servers
 import pytest
+from hypothesis import given
+from hypothesis.strategies import text
+from uwf_cli.terminal import escape_code
 
 from uwf_git.base.errors import Invalid
+from uwf_git.base.text import escaped
 from uwf_git.config.project import parse_settings
+from uwf_git.engine.permission_requests import line_of
 from uwf_git.ext.project.review import difference, readable
 from uwf_git.store.location import checkout_around
+from uwf_git.store.permission_files import Wish
 from uwf_git.store.setups import Setup, Setups, read_setup
 
 git = git_servers.git
+
+UNSEEN = (
+    # DerivedCoreProperties.txt: Default_Ignorable_Code_Point, also those that are not assigned yet.
+    (0xAD, 0x34F, 0x61C, 0x3164, 0xFEFF, 0xFFA0),
+    range(0x115F, 0x1161),
+    range(0x17B4, 0x17B6),
+    range(0x180B, 0x1810),
+    range(0x200B, 0x2010),
+    range(0x202A, 0x202F),
+    range(0x2060, 0x2070),
+    range(0xFE00, 0xFE10),
+    range(0xFFF0, 0xFFF9),
+    range(0x1BCA0, 0x1BCA4),
+    range(0x1D173, 0x1D17B),
+    range(0xE0000, 0xE1000),
+    # PropList.txt: White_Space but the space; then a symbol, a filler and a note head that are blank.
+    (0xB, 0xC, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
+    (0x2800, 0x16FE4, 0x1D159),
+)
+
+
+def _asked(text: str) -> str:
+    return line_of(Wish("execute", "", text, ()))
 
 
 @pytest.fixture
@@ -208,6 +237,18 @@ def test_a_store_in_the_projects_repository_has_no_say(shop: Path, setups: Setup
 )
 def test_nothing_of_a_text_is_hidden_from_who_reads_it(text: str, shown: str) -> None:
     assert readable(text) == shown
+
+
+@pytest.mark.parametrize("show", [readable, escape_code, _asked], ids=["allow", "code", "permission"])
+def test_all_that_unicode_calls_ignorable_or_white_space_is_written_out(show: Callable[[str], str]) -> None:
+    unseen = {chr(number) for part in UNSEEN for number in part}
+    assert [hex(ord(item)) for item in unseen if not show(f"[{item}]").endswith(f"[{escaped(item)}]")] == []
+
+
+@given(text())
+def test_what_a_person_allows_has_only_characters_that_are_printed(text: str) -> None:
+    for show in (readable, escape_code, _asked):
+        assert show(text).replace("\n", "").replace("\t", "").isprintable()
 
 
 def test_a_diff_shows_lines_that_other_programs_would_not_see() -> None:

@@ -74,7 +74,7 @@ def harmless(text: str) -> str:
 def written_out(text: str, keep: str = "\n") -> str:
     r"""Write out each character but `keep` that nobody sees, or takes for a space, as in `\u3164`: for what a person
     allows by what is shown."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or not re.search(_SHAPELESS, text)):
         return text
     return "".join(item if item in keep or is_seen(item) else escaped(item) for item in text)
 

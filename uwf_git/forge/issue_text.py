@@ -34,9 +34,8 @@ _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _HIDDEN = re.compile(r"<!--|\{anchor:|^ {0,3}\[[^\]\n]{0,200}\]:[ \t]*(?=#|<>)", re.MULTILINE)
 _HIDDEN_MARK = "[hidden on the page:] "
 _EMOJI_SHAPE = "\ufe0f"
-_KEPT = "\n\t\u00a0\u1680\u202f\u205f\u3000" + "".join(
-    map(chr, range(0x2000, 0x200B))
-)  # spaces of other widths
+# Also spaces of other widths.
+_KEPT = "\n\t\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def issue_text(

@@ -31,9 +31,9 @@ from uwf_git.plugin import (
     permission_line,
     permission_lines,
     permission_wish_value,
-    printable,
     system,
     terminal_undisturbed,
+    written_out,
 )
 
 By = Literal["policy", "terminal", "person", "nobody"]
@@ -398,7 +398,7 @@ def _question(request: Request, name: str) -> str:
 
 def _say(descriptor: int, text: str) -> None:
     # The agent's text must not control the terminal.
-    os.write(descriptor, printable(text, keep="\n").encode("utf-8", "replace"))
+    os.write(descriptor, written_out(text).encode("utf-8", "replace"))
 
 
 async def _line(descriptor: int) -> str | None:
