@@ -68,7 +68,10 @@ def test_what_a_person_changed_in_the_worktree_is_kept_with_the_answer(
     (folder / "made.txt").write_text("corrected by hand\n")
     shown = uwf("thread", "show", coded).json["shown"]["code"]
     assert "+corrected by hand" in shown["since"] and "has changed since" in shown["warning"]
-    uwf("thread", "answer", coded, "-m", "send", "--code", shown["state"][:12])
+    answer = ("thread", "answer", coded, "-m", "send", "--code")
+    refused = uwf(*answer, shown["state"][:-1], check=14).error["message"]
+    assert refused.endswith(f"judges code {shown['state']} now, of which --code has the beginning alone")
+    uwf(*answer, shown["state"].upper())
     assert git("-C", project, "show", f"uwf/work/{coded}:made.txt") == "corrected by hand"
     assert "+corrected by hand" in uwf("thread", "step-details", f"{coded}@2", "--patch").out
     assert uwf("verify").json["findings"] == []

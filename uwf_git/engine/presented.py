@@ -343,15 +343,17 @@ def judged_code(instance: Instance, head: Head) -> JudgedCode | None:
 def raise_if_changed(
     instance: Instance, at: Position, role: str, code: str = "", is_gate: bool = False
 ) -> None:
-    """Raise RequirementUnmet unless the code that a person's answer is about is still as it was shown: as `code`, the
-    beginning of a commit or tree, says, else as the last step left it. A gate `is_gate` takes no changes by hand
+    """Raise RequirementUnmet unless the code that a person's answer is about is still as it was shown: as `code`, a
+    commit or tree, says, else as the last step left it. A gate `is_gate` takes no changes by hand
     along, so they are none of its answer's then."""
     if (judged := judged_code(instance, at.head)) is None:
         return
     thread, last, since, state = at.head.thread, judged.revision, judged.since, judged.state
-    if code and not state.startswith(code.lower()):
+    if code and code.lower() != state:
+        is_beginning = state.startswith(code.lower())
+        other = "of which --code has the beginning alone" if is_beginning else f"and not {code[:12]}"
         raise RequirementUnmet(
-            f"role {role} of thread {thread} judges code {state[:12]} now, and not {code[:12]}",
+            f"role {role} of thread {thread} judges code {state} now, {other}",
             f"see it again: uwf thread show {thread}",
         )
     if since is not None and not code and not is_gate:
@@ -360,7 +362,7 @@ def raise_if_changed(
             f"worktree {since.folder} has changed since commit {last.commit[:12]}, which {role} of thread {thread} was"
             " shown",
             f"see: git -C {shlex.quote(since.folder)} diff {last.commit[:12]}; with those changes:"
-            f" {command_for(thread, fields)} --code {state[:12]}",
+            f" {command_for(thread, fields)} --code {state}",
         )
 
 
