@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import Uwf
+from packaging.requirements import Requirement
 from programs import program
 
 from uwf_git.ext.fleet import messages
@@ -40,6 +42,35 @@ def test_what_the_image_is_built_of_is_there_and_nothing_else() -> None:
     taken = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert lines[0] == "*" and all((REPOSITORY / name).exists() for name in taken)
     assert {"LICENSE", "README.md", "pyproject.toml", "hatch_build.py", "uwf_git", "cli"} <= set(taken)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "installs"),
+    [
+        ({}, "uwf-git[fleet,web]"),
+        ({"VERSION": "0.2.0"}, "uwf-git[fleet,web]==0.2.0"),
+        ({"UWF": "."}, ".[web,fleet]"),
+    ],
+)
+def test_the_image_installs_the_newest_a_version_or_a_checkout(
+    arguments: dict[str, str], installs: str
+) -> None:
+    """As a shell and pip read its file."""
+    text = (DEPLOY / "Containerfile").read_text("utf-8")
+    values = dict(re.findall(r"^ARG (UWF|VERSION)=(.*)$", text, re.MULTILINE)) | arguments
+    word = re.findall(r"pip install .* (\S+)$", text, re.MULTILINE)[0]
+    shell = subprocess.run(
+        ["sh", "-c", f"printf %s {word}"], env=values, capture_output=True, text=True, check=True
+    )
+    assert shell.stdout == installs or str(Requirement(shell.stdout)) == installs
+    assert set(arguments) <= set(re.findall(r"--build-arg (\w+)=", text))
+
+
+def test_secrets_beside_the_files_are_not_sent_to_the_build(uwf: Uwf, tmp_path: Path) -> None:
+    uwf("fleet", "files", "service")
+    kept_out = Path("service/.dockerignore").read_text("utf-8").splitlines()
+    mounted = yaml.safe_load(Path("service/compose.yaml").read_text("utf-8"))["secrets"].values()
+    assert {Path(secret["file"]).parts[0] for secret in mounted} <= set(kept_out)
 
 
 def test_services_have_no_rights_and_secrets_in_files() -> None:
