@@ -11,7 +11,7 @@ from conftest import Uwf
 from fan_outs import ANSWER, FAN
 from site_serving import Serve, entered
 
-from uwf_git.base.thread_states import asking_text, status_text
+from uwf_git.base.thread_states import asking_text
 from uwf_git.engine.forks import begun_at
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
@@ -47,11 +47,7 @@ def test_a_fan_out_says_how_many_of_its_branches_wait_for_a_person(
     for number, words in enumerate(("1 asks you", "2 ask you")):
         uwf("thread", "step", branches[number], "--agent", QUESTION)
         item = _item(uwf, thread)
-        assert (item["status"], item["waitingBelow"], status_text(item)) == (
-            "joining",
-            number + 1,
-            f"joining · {words}",
-        )
+        assert (item["status"], item["waitingBelow"], asking_text(item)) == ("joining", number + 1, words)
         for client in entered(serve("--write")):
             row = client.get("/threads").text.partition(f'id="t-{thread}"')[2].partition("</tr>")[0]
             assert f'<span class="badge yellow">{words}</span>' in row
@@ -85,5 +81,4 @@ def test_a_thread_at_work_says_that_its_sub_workflows_agent_asks_leave(uwf: Uwf,
 
 
 def test_the_words_for_those_below() -> None:
-    assert asking_text({}) == "" and status_text({"status": "running"}) == "running"
-    assert status_text({"status": "running", "waitingBelow": 1}) == "running · 1 asks you"
+    assert asking_text({}) == "" and asking_text({"waitingBelow": 1}) == "1 asks you"

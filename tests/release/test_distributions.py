@@ -33,7 +33,7 @@ def test_a_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     }
     names = zipfile.ZipFile(wheel).namelist()
     assert {name for name in names if not name.startswith(f"uwf_git-{VERSION}.")} == sources
-    assert wheel.stat().st_size < 3 * MEGABYTE
+    assert wheel.stat().st_size < 2.8 * MEGABYTE
 
 
 def test_a_wheel_has_man_pages_of_all_commands_and_completions(wheel: Path) -> None:

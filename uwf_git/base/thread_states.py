@@ -305,11 +305,6 @@ def asking_text(value: Mapping[str, Any]) -> str:
     return f"{number} {'asks' if number == 1 else 'ask'} you" if number else ""
 
 
-def status_text(value: Mapping[str, Any]) -> str:
-    """Return the state in a thread's JSON for people: `running · 1 asks you`."""
-    return " · ".join(filter(None, (label_of(value["status"]), asking_text(value))))
-
-
 def colour_of(word: str) -> str:
     return next((state.value.colour for state in states_of(word)), "")
 

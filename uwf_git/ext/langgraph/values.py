@@ -340,9 +340,5 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def _spread(node: Hash) -> dict[str, Any]:
-    return {"$items": [node, "value"]}
-
-
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
