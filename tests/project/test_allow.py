@@ -117,6 +117,14 @@ def test_it_shows_what_it_does_and_all_texts(project: Project) -> None:
     assert f"uwf allow --digest {value['digest']}" in text.err
 
 
+def test_what_is_not_here_is_shown_with_all_of_its_characters(project: Project) -> None:
+    write(
+        ".uwf/config.yaml", 'agentOverrides: {check: {tests: "py\\u3164test"}}\nland: {onto: "ma\\u2800in"}\n'
+    )
+    text = project.uwf("allow", "--format", "text", check=5).out
+    assert r"not here: py\u3164test" in text and "\u3164" not in text and "\u2800" not in text
+
+
 def test_a_change_is_shown_as_a_diff_and_asked_again(project: Project) -> None:
     project.uwf("allow", "--yes")
     project.run()

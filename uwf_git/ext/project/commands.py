@@ -69,7 +69,9 @@ def allow(invocation: Invocation, digest: str | None, yes: bool, revoke: bool) -
     pending = {**value, "state": "new" if state.allowed is None else "changed"}
     if digest is not None and digest.lower() != here.digest:
         what = "a longer" if here.digest.startswith(digest.lower()) else "another"
-        raise Invalid(f"the set-up here has {what} digest: {here.digest}", "look at it: uwf allow --json")
+        raise Invalid(
+            f"the set-up here has {what} digest: {here.digest}", "look at it: uwf allow --format text"
+        )
     is_asked = (
         invocation.format == "text" and terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)
     )
@@ -101,8 +103,8 @@ def _shown(value: Any) -> str:
         terminal.table([tuple(map(readable, row)) for row in rows]).rstrip() if rows else "it does nothing"
     )
     if value["overridden"]:
-        parts.append(f"your own settings count for {', '.join(value['overridden'])}")
+        parts.append(readable(f"your own settings count for {', '.join(value['overridden'])}"))
     if value["missing"]:
-        parts.append("\n".join(f"not here: {line}" for line in value["missing"]))
+        parts.append("\n".join(f"not here: {readable(line)}" for line in value["missing"]))
     parts.append(f"{value['project']}/.uwf  {value['digest']}  {value['state']}")
     return "\n\n".join(parts)
