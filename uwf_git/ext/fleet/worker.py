@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from uwf_git.ext.fleet.activity import Steps
     from uwf_git.ext.fleet.slots import Slots
 
+DEPLOYMENT = "uwf"
+"""The name of the workers as a deployment of Temporal."""
 _CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
 _POLL_INTERVAL = 2.0  # seconds between two looks whether the configuration has changed
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
@@ -58,11 +60,13 @@ _STICKS = timedelta(seconds=1)  # after which another worker takes over a dead w
 
 
 class WorkerSettings(NamedTuple):
-    """A worker's endpoint, concurrent steps, and orders."""
+    """A worker's endpoint, concurrent steps, and orders. With a `build` it is a version of DEPLOYMENT, and gets only
+    the steps that the server has for that."""
 
     place: Endpoint
     jobs: int = 1
     orders: WorkerOptions = WorkerOptions()
+    build: str = ""
 
     def argument(self) -> str:
         return json.dumps({"place": self.place._asdict(), "jobs": self.jobs, "orders": self.orders._asdict()})
@@ -134,7 +138,8 @@ class _Serving:
                 self._gates[queue] = Gate(self._location.git_dir / PRIVATE_FOLDER, provider_at(queue), limits)
                 self._slots[queue] = self._slots_of(limits)
                 self._hands.allow(self._duty.jobs)
-                worker = _worker(self._client, self._steps, queue, limits, self._slots[queue])
+                slots = self._slots[queue]
+                worker = _worker(self._client, self._steps, queue, limits, slots, self._duty.build)
                 self._running[worker] = asyncio.ensure_future(worker.run())
 
     def _slots_of(self, limits: Rates) -> Slots:
@@ -162,18 +167,29 @@ class _Serving:
         return [running.exception() for running in self._running.values() if running.done()]
 
 
-def _worker(client: Client, steps: Steps, queue: str, limits: Rates, slots: Slots) -> Worker:
-    from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
+def _worker(client: Client, steps: Steps, queue: str, limits: Rates, slots: Slots, build: str) -> Worker:
+    from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+    from temporalio.worker import (
+        PollerBehaviorSimpleMaximum,
+        UnsandboxedWorkflowRunner,
+        Worker,
+        WorkerDeploymentConfig,
+    )
 
     from uwf_git.ext.fleet.workflow import ThreadInFleet
 
+    deployment = None
+    if build:  # threads may wait for people for weeks, so none is bound to the version that began it
+        version = WorkerDeploymentVersion(DEPLOYMENT, build)
+        deployment = WorkerDeploymentConfig(version, True, VersioningBehavior.AUTO_UPGRADE)
     return Worker(
         client,
         task_queue=queue,
         workflows=[ThreadInFleet] if queue == messages.QUEUE else [],
         activities=[steps.step],
         workflow_runner=UnsandboxedWorkflowRunner(),
-        build_id=f"uwf-{__version__}",
+        build_id=None if build else f"uwf-{__version__}",
+        deployment_config=deployment,
         max_cached_workflows=_CACHED,
         tuner=slots.tuner(),
         max_task_queue_activities_per_second=limits.steps_per_second,

@@ -347,12 +347,20 @@ class EventPrinter:
 @work
 @server
 @MONITOR
+@click.option(
+    "--build-id",
+    "build",
+    metavar="ID",
+    default="",
+    help="Make steps only while Temporal sends them to this version of the deployment uwf.",
+)
 def worker(
     invocation: Invocation,
     jobs: int,
     work: WorkOptions,
     server: ServerOptions,
     monitor: Address | None,
+    build: str,
 ) -> None:
     """Run steps of a fleet until Ctrl-C. Prints one line per step.
 
@@ -368,7 +376,7 @@ def worker(
     orders, printer = work.orders(invocation), EventPrinter(invocation)
     instance = invocation.instance
     at = server.find(invocation)
-    duty = WorkerSettings(at, jobs, orders)
+    duty = WorkerSettings(at, jobs, orders, build)
     mark_remote(invocation, work.remote, at)
 
     async def until_ended() -> None:
