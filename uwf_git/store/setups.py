@@ -17,8 +17,10 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,8 +100,11 @@ def read_setup(checkout: Checkout | None) -> Setup | None:
 
 def _read_folder(descriptor: int, inside: str, files: dict[str, str]) -> None:
     with os.scandir(descriptor) as entries:
-        names = sorted(entry.name for entry in entries)
-    if twins := {name.casefold() for name in names if [*map(str.casefold, names)].count(name.casefold()) > 1}:
+        names = sorted(entry.name for entry in islice(entries, _MOST_FILES + 1))
+    if len(names) > _MOST_FILES:
+        raise _too_large()
+    folded = Counter(map(str.casefold, names))
+    if twins := [name for name, count in folded.items() if count > 1]:
         raise _refused(f"{FOLDER}/{inside}{min(twins)}", "differs from another name by capitals alone")
     for name in names:
         path = f"{FOLDER}/{inside}{name}"
@@ -118,7 +123,7 @@ def _read_folder(descriptor: int, inside: str, files: dict[str, str]) -> None:
         except OSError as error:
             raise _refused(path, "is no file of its own", error) from None
         if len(files) > _MOST_FILES or sum(map(len, files.values())) > _MOST_BYTES:
-            raise _refused(FOLDER, f"has over {_MOST_FILES} files, or over {_MOST_BYTES >> 20} MiB")
+            raise _too_large()
 
 
 def _read_file(folder: int, name: str, path: str) -> str:
@@ -137,6 +142,10 @@ def _read_file(folder: int, name: str, path: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise _refused(path, "is no text") from None
+
+
+def _too_large() -> Invalid:
+    return _refused(FOLDER, f"has over {_MOST_FILES} files, or over {_MOST_BYTES >> 20} MiB")
 
 
 def _refused(path: str, why: str, error: OSError | None = None) -> Invalid:
