@@ -105,4 +105,4 @@ def _source(reader: Reader, root: Path, path: ValuePath, value: Any) -> SecretSo
         return None
     program = expanded(words[0])
     words = (str(root / program) if "/" in program else program, *words[1:])
-    return SecretSource(words, reader.timeout(path, entry) or SecretSource._field_defaults["timeout"])
+    return SecretSource(words, reader.timeout(path, entry) or SecretSource(()).timeout)

@@ -118,9 +118,7 @@ class Secrets(dict[str, str]):
     def withheld(self, text: str) -> str:
         """Return a variable in a program's output that no program of this process was given, "" for none."""
         names = {*self, *self.sources} - self.harmless - self._given
-        return (
-            next((word for word in re.findall(r"[A-Za-z_]\w*", text) if word in names), "") if names else ""
-        )
+        return next((word for word in re.findall(r"[A-Za-z_]\w*", text) if word in names), "")
 
     def unread(self) -> dict[str, str]:
         """Return every variable that something could get, without reading sources."""
