@@ -139,6 +139,7 @@ from uwf_git.api.listing import thread_items as thread_items
 from uwf_git.api.listing import without_quiet_branches as without_quiet_branches
 from uwf_git.api.logged_session import LoggedExchange as LoggedExchange
 from uwf_git.api.logged_session import LoggedSession as LoggedSession
+from uwf_git.api.logged_session import describe_stored as describe_stored
 from uwf_git.api.logged_session import logged_original as logged_original
 from uwf_git.api.logged_session import session_state as session_state
 from uwf_git.api.logged_session import store_session as store_session

@@ -8,7 +8,7 @@ Ids and times follow from the log, so storing it again adds only what is new.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -110,6 +110,15 @@ class StoredSession(NamedTuple):
     steps: int
     added: int
     secrets: int = 0
+
+
+_WORDS = {NEW: "new", GROWN: "goes on", HERE: "here already", WENT_ON: "went on here, not changed"}
+
+
+def describe_stored(value: Mapping[str, Any]) -> str:
+    """Return what became of a session, from the JSON of a StoredSession."""
+    secrets = f"; secrets removed: {value['secrets']}" if value["secrets"] else ""
+    return _WORDS[value["state"]] + secrets
 
 
 def session_state(instance: Instance, thread: ThreadId) -> tuple[Head | None, int, bool]:

@@ -254,16 +254,11 @@ def _imported(instance: Instance, named: _Named) -> dict[str, Any]:
     }
 
 
-_STATES = {"new": "new", "grown": "goes on", "here": "here already", "went on": "went on here, not changed"}
-
-
 def _remarks(item: Any) -> str:
-    remarks = [_STATES[item["state"]]]
-    if item["secrets"]:
-        remarks.append(f"secrets removed: {item['secrets']}")
-    if item["pending"]:
-        remarks.append("its last message is not answered yet")
-    return "; ".join(remarks)
+    from uwf_git.plugin import describe_stored
+
+    pending = "; its last message is not answered yet" if item["pending"] else ""
+    return describe_stored(item) + pending
 
 
 _LOGS = Table(

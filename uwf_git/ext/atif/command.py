@@ -63,12 +63,10 @@ def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None
     invocation.emit(written, "{file}: {steps:counted step}")
 
 
-_STATES = {"new": "new", "grown": "goes on", "here": "here already", "went on": "went on here, not changed"}
-
-
 def _state(item: Any) -> str:
-    secrets = f"; secrets removed: {item['secrets']}" if item["secrets"] else ""
-    return f"{_STATES[item['state']]}{secrets}"
+    from uwf_git.plugin import describe_stored
+
+    return describe_stored(item)
 
 
 _IMPORTED = Table("thread", "agent", ("", "{steps:counted step}"), ("", _state))
