@@ -95,8 +95,8 @@ def _groups(steps: Sequence[Any]) -> Iterator[list[Any]]:
 
 def _exchange(steps: Sequence[Any], when: int, model: Any, number: int) -> LoggedExchange:
     first = next(at for at, step in enumerate(steps) if step["source"] == _AGENT)
-    said = [step for step in steps[:first] if step["source"] == _USER] or steps[:first]
-    prompt = "\n\n".join(filter(None, (_words(step["message"]) for step in said)))
+    asking = [step for step in steps[:first] if step["source"] == _USER] or steps[:first]
+    prompt = "\n\n".join(filter(None, (_words(step["message"]) for step in asking)))
     began = max((_time(step, when) for step in steps[:first]), default=when)
     own = [step for step in steps if step["source"] == _AGENT]
     turns = [turn for step in steps[first:] for turn in _turns(step)]

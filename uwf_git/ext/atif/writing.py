@@ -66,7 +66,7 @@ class _Trajectory:
         steps: list[dict[str, Any]] = []
         if not originals:
             began = self._store.get(start).timestamp
-            steps.append(_said("user", self._store.start(start).prompt, began))
+            steps.append(_message_step("user", self._store.start(start).prompt, began))
         for at, (node, step, _) in enumerate(past):
             if node in originals:
                 steps += originals[node]["steps"]
@@ -104,13 +104,10 @@ class _Trajectory:
         when, output = self._store.get(node).timestamp, self._store.get(step.output).payload
         own: dict[str, Any] = {"step": node, "role": step.role, "agent": step.agent, "output": output}
         if step.role == USER:
-            remark = remark_in(USER, output)
-            text = (
-                remark
-                if remark is not None
-                else str(output.get("answer", "") if isinstance(output, dict) else "")
-            )
-            yield {**_said("user", text, when), "extra": {"uwf": own}}
+            text = remark_in(USER, output)
+            if text is None:
+                text = str(output.get("answer", "")) if isinstance(output, dict) else ""
+            yield {**_message_step("user", text, when), "extra": {"uwf": own}}
             return
         if detail is None:
             yield self._sub_workflow(node, step, own, when)
@@ -118,13 +115,13 @@ class _Trajectory:
         text = detail.answer or _json(output)
         if step.agent == HUMAN or step.role.startswith("$"):
             source = "user" if step.agent == HUMAN else "system"
-            yield {**_said(source, text, when), "extra": {"uwf": own}}
+            yield {**_message_step(source, text, when), "extra": {"uwf": own}}
             return
         turns = self._store.turns(detail)
-        *messages, last = _messages(turns, when) or [_said("agent", text, when)]
+        *messages, last = _messages(turns, when) or [_message_step("agent", text, when)]
         if last["message"] != text:
             messages.append(last)
-            last = _said("agent", text, when)
+            last = _message_step("agent", text, when)
         if detail.usage is None and all(turn.role == "tool" for turn in turns):  # a command
             messages = [{**message, "llm_call_count": 0} for message in messages]
             last["llm_call_count"] = 0
@@ -137,7 +134,11 @@ class _Trajectory:
         yield {**last, "extra": {"uwf": {key: value for key, value in own.items() if value is not None}}}
 
     def _sub_workflow(self, node: Hash, step: Step, own: Mapping[str, Any], when: int) -> dict[str, Any]:
-        value = {**_said("agent", _json(own["output"]), when), "llm_call_count": 0, "extra": {"uwf": own}}
+        value = {
+            **_message_step("agent", _json(own["output"]), when),
+            "llm_call_count": 0,
+            "extra": {"uwf": own},
+        }
         if not is_kind(self._store.get(step.detail).type, "step") or self._depth >= DEEPEST:
             return value
         self._within.append(_Trajectory(self._instance, self._depth + 1).run(step.detail, node))
@@ -146,22 +147,17 @@ class _Trajectory:
 
     def _total(self, details: Any, steps: int) -> dict[str, Any]:
         known = [detail for detail in details if detail is not None]
-        tokens = [
-            spent
-            for detail in known
-            if (spent := tokens_of_step(detail, self._store.turns(detail))) is not None
-        ]
+        spent = (tokens_of_step(detail, self._store.turns(detail)) for detail in known)
+        tokens = [item for item in spent if item is not None]
         costs = [detail.cost for detail in known if detail.cost is not None]
-        sums = {
-            "total_prompt_tokens": sum(item.input for item in tokens),
-            "total_completion_tokens": sum(item.output for item in tokens),
-            "total_cached_tokens": sum(item.cached for item in tokens),
-        }
-        return {
-            **(sums if tokens else {}),
-            **({"total_cost_usd": sum(costs)} if costs else {}),
-            "total_steps": steps,
-        }
+        total: dict[str, float] = {}
+        if tokens:
+            total["total_prompt_tokens"] = sum(item.input for item in tokens)
+            total["total_completion_tokens"] = sum(item.output for item in tokens)
+            total["total_cached_tokens"] = sum(item.cached for item in tokens)
+        if costs:
+            total["total_cost_usd"] = sum(costs)
+        return {**total, "total_steps": steps}
 
 
 def _messages(turns: Sequence[TurnRecord], when: int) -> list[dict[str, Any]]:
@@ -170,15 +166,15 @@ def _messages(turns: Sequence[TurnRecord], when: int) -> list[dict[str, Any]]:
     for number, turn in enumerate(turns):
         if turn.role == "tool":
             if not steps or steps[-1]["source"] != "agent":
-                steps.append(_said("agent", "", when))
+                steps.append(_message_step("agent", "", when))
             _call(steps[-1], turn, f"call-{number}")
         else:
-            steps.append(_said("user" if turn.role == "user" else "agent", turn.text, when))
+            steps.append(_message_step("user" if turn.role == "user" else "agent", turn.text, when))
             if turn.role == "assistant":
                 steps[-1] |= _metrics(tokens_in(turn.usage), None)
                 steps[-1] |= {"model_name": turn.model} if turn.model else {}
     if steps and steps[-1]["source"] != "agent":
-        steps.append(_said("agent", "", when))
+        steps.append(_message_step("agent", "", when))
     return steps
 
 
@@ -194,7 +190,7 @@ def _call(step: dict[str, Any], turn: TurnRecord, name: str) -> None:
     step.setdefault("observation", {"results": []})["results"].append(result)
 
 
-def _said(source: str, message: str, when: int) -> dict[str, Any]:
+def _message_step(source: str, message: str, when: int) -> dict[str, Any]:
     return {"step_id": 0, "timestamp": iso(when / 1000), "source": source, "message": message}
 
 
@@ -205,12 +201,12 @@ def _spent(tokens: Tokens | None, detail: Detail, calls: int) -> dict[str, Any]:
 
 
 def _metrics(tokens: Tokens | None, cost: float | None) -> dict[str, Any]:
-    counts = (
-        {"prompt_tokens": tokens.input, "completion_tokens": tokens.output, "cached_tokens": tokens.cached}
-        if tokens is not None
-        else {}
-    )
-    metrics = {**counts, **({"cost_usd": cost} if cost is not None else {})}
+    metrics: dict[str, float] = {}
+    if tokens is not None:
+        metrics |= {"prompt_tokens": tokens.input, "completion_tokens": tokens.output}
+        metrics["cached_tokens"] = tokens.cached
+    if cost is not None:
+        metrics["cost_usd"] = cost
     return {"metrics": metrics} if metrics else {}
 
 
