@@ -186,10 +186,10 @@ async def attributes_warning(place: Endpoint) -> str:
 async def trouble(place: Endpoint) -> str:
     """Return why a server or its namespace doesn't answer, "" if it does."""
     try:
-        found = await _trouble(await connect(place))
+        problem = await _trouble(await connect(place))
     except RemoteFailed as error:
         return error.message
-    return found[1].message if found is not None else ""
+    return problem[1].message if problem is not None else ""
 
 
 async def _trouble(client: Client) -> tuple[bool, Fault] | None:

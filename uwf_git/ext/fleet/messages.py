@@ -25,10 +25,8 @@ STEPS = "maxSteps"
 MADE_ALL = "it has made the steps that it may"
 """Why a thread is held that waits to be allowed more."""
 
-BY_WORKFLOW, BY_ROLE, BY_PROJECT, BY_STATUS, BY_COST = ATTRIBUTES = (
-    *("UwfWorkflow", "UwfRole", "UwfProject", "UwfStatus"),
-    "UwfCost",
-)
+ATTRIBUTES = "UwfWorkflow", "UwfRole", "UwfProject", "UwfStatus", "UwfCost"
+BY_WORKFLOW, BY_ROLE, BY_PROJECT, BY_STATUS, BY_COST = ATTRIBUTES
 """The search attributes with which Temporal's pages and `temporal workflow list` find threads: names and US dollars."""
 
 HEARTBEAT = 30.0
@@ -41,8 +39,8 @@ class ThreadEntry(NamedTuple):
     """A thread entering the fleet: its last seen head and the next step's queue. `heartbeat` is in seconds,
     `tries` the attempts per step; `held` is PAUSED or USED_UP if it begins held. `used` is earlier spending
     if counted; `most` limits its steps from now, `made` counts them. `parent` is the thread that waits for it if it is
-    a branch. `depth` is how many steps it has, with those of `parent`. `about` has
-    its values of ATTRIBUTES, with which the server shows it if `is_shown`."""
+    a branch. `depth` is how many steps it has, with those of `parent`. `about` has its values of ATTRIBUTES, with
+    which the server shows it if `is_shown`."""
 
     thread: str
     head: str

@@ -21,6 +21,8 @@ NEVER = "never"
 
 UNWRITABLE = "store_unwritable"
 """The code of a step that this machine couldn't keep, as on a full disk: another one makes it, or this one later."""
+NEWER = "newer_version"
+"""The code of a step whose thread has a node that a newer version wrote: a worker of that version can make it."""
 LONGEST_ASKED = 24 * 60 * 60.0
 """Seconds that a step is put off at most, whatever a provider asks for."""
 
@@ -28,7 +30,7 @@ _BY_STATUS = {2: NEVER, 3: NEVER, 4: DONE, 5: WAIT, 6: AGAIN, 7: NEVER, 8: LATER
 # Codes that say more than their exit status.
 _BY_CODE = {
     "busy": LATER,
-    "newer_version": LATER,
+    NEWER: LATER,
     Declined.code: AGAIN,
     UNWRITABLE: LATER,
     "signing_failed": AGAIN,
@@ -45,11 +47,9 @@ _MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
     *(UNWRITABLE, "signing_failed", "remote", Declined.code, Rewritten.code, "unkept", "workspace", "lost"),
-    *("requirement_unmet", "rolled_back", "newer_version"),
+    *("requirement_unmet", "rolled_back", NEWER),
 )
 
-NEWER = "newer_version"
-"""The code of a step whose thread has a node that a newer version wrote: a worker of that version can make it."""
 UNKEPT = "unkept"
 """The code of a step that was made, and whose workspace didn't get where others find it: they would go on without that,
 so it isn't shared before it has."""

@@ -324,7 +324,7 @@ def branches_to_queue(
         for branch, state in states
         if branch.head is not None and state is not None and state.goes_on
     ]
-    able = sorted(able, key=lambda head: -head.row.number)[:most]
+    able.sort(key=lambda head: -head.row.number)
     failed = [
         branch.head
         for branch, state in states
@@ -336,7 +336,7 @@ def branches_to_queue(
         queue, depth = next_queue(instance, head, role, agent), parent.row.number + head.row.number
         return head.thread, head.node, queue, depth, about(instance, head, role)
 
-    return list(map(entry, (*able, *failed)))
+    return list(map(entry, (*able[:most], *failed)))
 
 
 def about(instance: Instance, head: Head, role: str | None) -> dict[str, str]:
