@@ -137,18 +137,13 @@ def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid], record: Ma
 
 def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     """Return what stays known of a thread that a rule removes: nothing that anybody wrote in it."""
-    began = {"began": time_of(thread)}
+    known: dict[str, Any] = {"began": time_of(thread)}
     with contextlib.suppress(UwfError):  # of a damaged thread there is no more
         head = instance.threads.head(thread)
-        ended = {"ended": head.archive.time, "status": head.archive.status} if head.archive else {}
-        return {
-            "head": str(head.commit),
-            "workflow": head.row.name,
-            "steps": head.row.number,
-            **began,
-            **ended,
-        }
-    return began
+        known |= {"head": str(head.commit), "workflow": head.row.name, "steps": head.row.number}
+        if head.archive:
+            known |= {"ended": head.archive.time, "status": head.archive.status}
+    return known
 
 
 def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
