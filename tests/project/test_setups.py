@@ -263,3 +263,14 @@ def test_a_diff_shows_lines_that_other_programs_would_not_see() -> None:
 def test_an_agent_without_a_command_is_refused_by_its_key(agent: str) -> None:
     with pytest.raises(Invalid, match=r"agents\.tests\.command (is not a command|must)"):
         parse_settings(f"agents: {{tests: {agent}}}".encode())
+
+
+def test_line_ends_of_a_checkout_of_windows_are_no_change(shop: Path) -> None:
+    digest = here(shop).digest
+    git("-C", shop, "config", "core.autocrlf", "true")
+    (shop / ".uwf/config.yaml").unlink()
+    git("-C", shop, "checkout", "-q", "--", ".uwf")
+    assert b"\r\n" in (shop / ".uwf/config.yaml").read_bytes()
+    assert here(shop).digest == digest
+    (shop / ".uwf/notes.txt").write_bytes(b"one\r\n")
+    assert here(shop).files["notes.txt"] == "one\r\n"

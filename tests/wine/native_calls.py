@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,13 @@ def a_lock_is_of_one_open_file_and_ends_with_it(folder: Path) -> None:
     os.close(other)
     system.lock(one)
     os.close(one)
+
+
+def an_address_is_of_one_server(folder: Path) -> None:
+    with socket.socket() as one, socket.socket() as other:
+        assert system.bind(one, ("127.0.0.1", 0))
+        one.listen()
+        assert not system.bind(other, one.getsockname())
 
 
 def who_waits_for_a_lock_gets_it(folder: Path) -> None:

@@ -33,6 +33,7 @@ def main(folder: Path) -> None:
         with zipfile.ZipFile(next(made.rglob("data.zip"))) as archive:
             archive.extractall(made)
         next(made.rglob("python.exe")).parent.rename(python)
+        (python / "_wmi.pyd").unlink()  # calls what wine lacks; without it, platform asks the registry
         shutil.rmtree(made)
     if not site.exists():
         wheels = folder / "wheels"
@@ -77,4 +78,4 @@ def _pip(folder: Path, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]).resolve())

@@ -9,9 +9,11 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from conftest import REPOSITORY
 from git_relay import git_relay
@@ -64,6 +66,33 @@ def wine(words: Sequence[str], folder: Path, **variables: str) -> subprocess.Com
         timeout=300,
         check=False,
     )
+
+
+@contextmanager
+def served(words: Sequence[str], folder: Path) -> Iterator[dict[str, str]]:
+    """What a server prints when it listens. It is ended with everything of the prefix."""
+    env = {
+        **os.environ,
+        "WINEPREFIX": str(HOME / "prefix"),
+        "WINEDEBUG": "-all",
+        "PYTHONUTF8": "1",
+        "USERPROFILE": f"Z:{folder}",
+    }
+    with subprocess.Popen(
+        ["wine", str(PYTHON), "-B", *words],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,  # Python there doesn't start with a file for it
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())
+        finally:
+            subprocess.run(["wineserver", "-k"], env=env, check=False)
+            process.kill()
 
 
 @pytest.fixture
@@ -128,6 +157,20 @@ def test_threads_are_pushed_and_cloned_there_by_the_git_program(uwf: Run, tmp_pa
         uwf("clone", f"Z:{remote}", root="clone", **with_git)
     rows = [json.loads(uwf("thread", "list", "--all", root=root).stdout) for root in ("root", "clone")]
     assert rows[0][0]["thread"] == rows[1][0]["thread"] and rows[1][0]["status"] == "completed"
+
+
+def test_pages_are_served_there_and_show_what_a_thread_did(uwf: Run, tmp_path: Path) -> None:
+    uwf("workflow", "put", "one.yaml")
+    thread = json.loads(
+        uwf("run", "one", "-p", "Say hello.", "--agent", "uwf-rehearse").stdout.splitlines()[-1]
+    )
+    where = f"Z:{tmp_path}/root".replace("/", "\\")
+    words = ["-m", "uwf_cli.main", "--root", where, "--format", "json", "web", "--no-open"]
+    with served(words, tmp_path) as told, httpx.Client(base_url=told["address"], trust_env=False) as client:
+        assert client.get("/").status_code == 401
+        client.get(told["launch"])
+        page = client.get(f"/thread/{thread['thread']}")
+        assert page.status_code == 200 and "Say hello." in page.text and "writer" in page.text
 
 
 def test_what_forks_there_is_refused_in_one_line(uwf: Run) -> None:

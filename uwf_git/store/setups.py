@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 HINT = "uwf allow"
 _ELSE = ", and what you allowed goes on"
+_YAML = ".yaml", ".yml"
 _MOST_FILES, _MOST_BYTES, _DEEPEST = 100, 1 << 20, 4
 _REMEMBERED = 100  # digests of earlier set-ups
 
@@ -138,6 +139,8 @@ def _read_file(folder: int, name: str, path: str) -> str:
         os.close(descriptor)
     if len(data) > _MOST_BYTES:
         raise _refused(path, f"is larger than {_MOST_BYTES >> 20} MiB")
+    if name.endswith(_YAML):
+        data = data.replace(b"\r\n", b"\n")  # a checkout of Windows may have these, and they mean the same
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -12,6 +12,7 @@ docs/reference/platforms.md has the table of what holds on each.
     file_system, ...    what a folder is on, and what holds there
     processes, ...      the processes of this machine; `notify` and `signal_group` signal them
     Tree, Outputs       what a child has started, and what it writes
+    bind                takes an address for a server
     require             refuses what a system lacks
 
 `os.open` and the modules of one system (fcntl, msvcrt, termios …) are for this package alone. Any module of ours can be

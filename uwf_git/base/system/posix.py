@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import socket
     import subprocess
 
 _PIECE = 1 << 16
@@ -163,6 +165,20 @@ def in_own_group(own: bool, descriptors: Sequence[int], held: bool = False) -> M
 
 def check_arguments(_program: str, _arguments: Sequence[str]) -> None:
     """Raise ValueError for arguments that a program would not get as they are."""
+
+
+def bind(listening: socket.socket, address: tuple[str, int]) -> bool:
+    """Take an address for a server; return whether it could be had, and no other program has it."""
+    from socket import SO_REUSEADDR, SOL_SOCKET
+
+    listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)  # also one of a server that has just ended
+    try:
+        listening.bind(address)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
 
 
 class Tree:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uwf_git.base.system.process import Process as Process
 
 if TYPE_CHECKING:
+    import socket
     import subprocess
 
 NAME = "Windows"
@@ -47,6 +48,7 @@ _PAUSE = 0.005
 _NEW_GROUP, _SUSPENDED = 0x200, 0x4
 _QUERY, _END = 0x1000, 0x1
 _JOB_LIMITS, _JOB_MEMBERS, _ENDS_WITH_JOB = 9, 3, 0x2000
+_SOL_SOCKET, _SO_EXCLUSIVEADDRUSE = 0xFFFF, ~4
 _KILLED = 137  # as a shell says of a program that was killed
 _SINCE_1601 = 11_644_473_600
 _FOR_BATCH = frozenset('"%!&|<>^\r\n')
@@ -290,6 +292,18 @@ set_mode_unread = set_mode
 
 def is_private(_status: os.stat_result) -> bool:
     return True  # that is for access lists to say, and those of a user's folder do
+
+
+def bind(listening: socket.socket, address: tuple[str, int]) -> bool:
+    # SO_REUSEADDR would share the port with any other program here that asks for it.
+    listening.setsockopt(_SOL_SOCKET, _SO_EXCLUSIVEADDRUSE, 1)
+    try:
+        listening.bind(address)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):  # the second of ports that the system keeps
+            raise
+        return False
+    return True
 
 
 def user() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import os
 import re
@@ -23,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uwf_git.ext.web.access import TOKEN, Access, Application, Receive, Scope, Send
 from uwf_git.ext.web.people import READ, RUN, WRITE, Invitations, Proxy
 from uwf_git.ext.web.site import Site, application
-from uwf_git.plugin import Usage, UwfError, extensions, terminal
+from uwf_git.plugin import Usage, UwfError, extensions, system, terminal
 
 LOOPBACK = "127.0.0.1"
 PORT = 8470  # unless another is requested; if taken, any free port
@@ -273,13 +272,12 @@ def _socket(host: str, port: int | None, number: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (PORT + number, 0) if port is None else (port + number,):
         listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((host, wanted))
-            listening.listen(_BACKLOG)
-            return listening
+            if system.bind(listening, (host, wanted)):
+                listening.listen(_BACKLOG)
+                return listening
         except OSError as error:
             listening.close()
-            if error.errno != errno.EADDRINUSE:
-                raise UwfError(f"cannot listen on {host}: {error.strerror or error}", "see --host") from None
+            raise UwfError(f"cannot listen on {host}: {error.strerror or error}", "see --host") from None
+        listening.close()
     raise Usage(f"port {wanted} is taken", "give another, or leave out --port for one that is free")
