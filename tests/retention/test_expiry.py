@@ -16,6 +16,17 @@ SECRET = "The patient is called Jane Q. Example-Person."
 Config = Callable[[str], Path]
 
 
+def removed_after_a_push(uwf: Uwf, config: Config, server: Path) -> str:
+    """A thread that a rule has removed here, and that the remote origin has, a new repository."""
+    thread = ended(uwf)
+    subprocess.run(["git", "init", "--quiet", "--bare", server], check=True)
+    uwf("remote", "add", "origin", server)
+    uwf("push")
+    config("keep: 1ms\n")
+    uwf("expire", "--yes")
+    return thread
+
+
 def ended(uwf: Uwf, workflow: str = "one", text: str = SECRET) -> str:
     """A thread that has ended, with a failed attempt, whose task and answers have the text."""
     thread = str(uwf("thread", "start", workflow, "-p", text).json["thread"])
@@ -119,13 +130,8 @@ def test_a_fork_keeps_what_it_shares(uwf: Uwf, config: Config, root: Path) -> No
 def test_what_was_removed_here_stays_so_whatever_a_remote_has(
     uwf: Uwf, config: Config, root: Path, tmp_path: Path
 ) -> None:
-    thread = ended(uwf)
     server = tmp_path / "server.git"
-    subprocess.run(["git", "init", "--quiet", "--bare", server], check=True)
-    uwf("remote", "add", "origin", server)
-    uwf("push")
-    config("keep: 1ms\n")
-    uwf("expire", "--yes")
+    thread = removed_after_a_push(uwf, config, server)
     assert holding(root, "Jane Q. Example") == []
     uwf("pull")
     assert holding(root, "Jane Q. Example") == []
@@ -149,13 +155,8 @@ def test_what_was_removed_here_stays_so_whatever_a_remote_has(
 
 @pytest.mark.usefixtures("registered")
 def test_what_stays_on_a_remote_can_be_removed_later(uwf: Uwf, config: Config, tmp_path: Path) -> None:
-    thread = ended(uwf)
     server = tmp_path / "server.git"
-    subprocess.run(["git", "init", "--quiet", "--bare", server], check=True)
-    uwf("remote", "add", "origin", server)
-    uwf("push")
-    config("keep: 1ms\n")
-    uwf("expire", "--yes")
+    thread = removed_after_a_push(uwf, config, server)
     assert thread in git(server, "for-each-ref").stdout
     uwf("expire", "--remote", "origin", "--yes")
     assert thread not in git(server, "for-each-ref").stdout
@@ -229,12 +230,6 @@ def test_branches_go_with_the_thread_that_they_are_of(uwf: Uwf, config: Config) 
 def test_a_pull_by_its_id_brings_nothing_back_that_a_rule_has_removed(
     uwf: Uwf, config: Config, root: Path, tmp_path: Path
 ) -> None:
-    thread = ended(uwf)
-    server = tmp_path / "server.git"
-    subprocess.run(["git", "init", "--quiet", "--bare", server], check=True)
-    uwf("remote", "add", "origin", server)
-    uwf("push")
-    config("keep: 1ms\n")
-    uwf("expire", "--yes")
+    thread = removed_after_a_push(uwf, config, tmp_path / "server.git")
     said = uwf("pull", "origin", thread, check=None)
     assert holding(root, "Jane Q. Example") == [], said.out + said.err
