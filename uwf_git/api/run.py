@@ -72,12 +72,9 @@ def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOption
 
     with suppress(UwfError):  # of a thread that can't be stepped the step says why
         head = instance.threads.active_head(thread)
-        limited = any(COST in given for _, given in Budgets(instance).sources(head))
-        if (
-            limited
-            and not instance.config_of(head.row).stops_unpriced
-            and (role := outlook(instance, head).next)
-        ):
+        limited = any(COST in limits for _, limits in Budgets(instance).sources(head))
+        limited = limited and not instance.config_of(head.row).stops_unpriced
+        if limited and (role := outlook(instance, head).next):
             from uwf_git.api.start import warn_of_limit
             from uwf_git.engine.performer import missing_price_at
 

@@ -352,10 +352,10 @@ def _in_setup(sources: Sources, path: Path) -> ResolvedWorkflow | None:
     checkout = checkout_around(top)
     if checkout is None or checkout.top != top:
         return None
-    is_open = sources.opened is not None
-    setups = (
-        sources.instance().setups if is_open else Setups(sources.root, sources.root / "store.git" / PRIVATE)
-    )
+    if sources.opened is not None:
+        setups = sources.instance().setups
+    else:
+        setups = Setups(sources.root, sources.root / "store.git" / PRIVATE)
     state = setups.state_at(top)
     if state.here is None or not (state.here.has_settings or state.allowed):
         return None

@@ -85,7 +85,7 @@ class Secrets(dict[str, str]):
         self.harmless: frozenset[str] = frozenset()
         self.sources: Mapping[str, SecretSource] = {}
         self._environ = environ
-        self._given: set[str] = set()
+        self._granted: set[str] = set()
 
     def __missing__(self, name: str) -> str:
         from uwf_git.config.secret_source import read_secret
@@ -107,17 +107,17 @@ class Secrets(dict[str, str]):
     def environment(self, names: Iterable[str] = ()) -> dict[str, str]:
         """Return the environment of a program: this process's without the secrets that the configuration and `.env`
         name, the settings of `.env`, and of these secrets those in `names`. Raises Unavailable."""
-        given = {name: value for name in names if (value := self.value(name))}
-        self._given.update(given)
+        granted = {name: value for name in names if (value := self.value(name))}
+        self._granted.update(granted)
         kept = {name: self[name] for name in self.harmless if name in self}
         for name, value in self._environ.items():
             if name in self.harmless or not (name in self or name in self.sources):
                 kept[name] = value
-        return kept | given
+        return kept | granted
 
     def withheld(self, text: str) -> str:
         """Return a variable in a program's output that no program of this process was given, "" for none."""
-        names = {*self, *self.sources} - self.harmless - self._given
+        names = {*self, *self.sources} - self.harmless - self._granted
         return next((word for word in re.findall(r"[A-Za-z_]\w*", text) if word in names), "")
 
     def unread(self) -> dict[str, str]:

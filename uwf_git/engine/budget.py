@@ -532,12 +532,9 @@ def budget_before(
     says so."""
     standing = (budgets or Budgets(instance)).standing(head)
     held = standing.limits.get(COST) if standing is not None else None
-    if (
-        standing is None
-        or standing.reached
-        or held is None
-        or not instance.config_of(head.row).stops_unpriced
-    ):
+    if standing is None or standing.reached or held is None:
+        return standing
+    if not instance.config_of(head.row).stops_unpriced:
         return standing
     from uwf_git.engine.performer import missing_price_at
 

@@ -350,11 +350,9 @@ class SetupState(NamedTuple):
             return ""
         if self.allowed is not None:
             return f"{FOLDER} has changed since you allowed it{_ELSE}"
-        return (
-            f"this project has a set-up, {SETTINGS}, that you haven't allowed"
-            if self.here.has_settings
-            else ""
-        )
+        if self.here.has_settings:
+            return f"this project has a set-up, {SETTINGS}, that you haven't allowed"
+        return ""
 
     @property
     def refusal(self) -> str:

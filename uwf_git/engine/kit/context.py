@@ -194,8 +194,8 @@ class Context(NamedTuple):
     def environment(self, names: Iterable[str] = ()) -> dict[str, str]:
         """Return the environment of the agent's program: this process's, `variables`, and of the secrets that the
         configuration and `.env` name those in `env` and `names` alone. Raises Unavailable."""
-        given = self.instance.secrets.environment((*self.env, *names))
-        return {**given, **self.instance.location.environment(), **self.variables}
+        inherited = self.instance.secrets.environment((*self.env, *names))
+        return {**inherited, **self.instance.location.environment(), **self.variables}
 
     @property
     def remarks(self) -> tuple[str, ...]:

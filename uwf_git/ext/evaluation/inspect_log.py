@@ -23,8 +23,8 @@ def file_name(suite: Suite, run: SuiteRun) -> str:
     return f"{when}_{suite.name.replace('_', '-')}_{run.hash}.json"
 
 
-def inspect_log(instance: Instance, suite: Suite, run: SuiteRun, said: str) -> dict[str, Any]:
-    """Return a run as JSON. `said` is what was run, for people. Raises NotFound, StoreDamaged."""
+def inspect_log(instance: Instance, suite: Suite, run: SuiteRun, about: str) -> dict[str, Any]:
+    """Return a run as JSON. `about` says for people what was run. Raises NotFound, StoreDamaged."""
     results = suite.results(run)
     samples = [_sample(instance, result) for result in results]
     usage = _sum(sample["model_usage"] for sample in samples)
@@ -45,9 +45,9 @@ def inspect_log(instance: Instance, suite: Suite, run: SuiteRun, said: str) -> d
             "config": {"epochs": run.repeat},
             "packages": {"uwf-git": VERSION},
             "scorers": [{"name": judge} for judge in judges],
-            "metadata": {"said": said, "workflow": run.workflow, "agent": run.agent, "label": run.label},
+            "metadata": {"said": about, "workflow": run.workflow, "agent": run.agent, "label": run.label},
         },
-        "plan": {"name": said, "steps": []},
+        "plan": {"name": about, "steps": []},
         "results": {
             "total_samples": run.cases * run.repeat,
             "completed_samples": sum(result.trial.status == COMPLETED for result in results),

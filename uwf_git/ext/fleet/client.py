@@ -162,9 +162,8 @@ async def missing_attributes(client: Client) -> list[str]:
     request = ListSearchAttributesRequest(namespace=client.namespace)
     known: Collection[str] = ()
     with contextlib.suppress(RPCError):
-        known = (
-            await client.operator_service.list_search_attributes(request, timeout=_WAIT)
-        ).custom_attributes
+        answer = await client.operator_service.list_search_attributes(request, timeout=_WAIT)
+        known = answer.custom_attributes
     return [name for name in messages.ATTRIBUTES if name not in known]
 
 
@@ -174,13 +173,10 @@ async def attributes_warning(place: Endpoint) -> str:
     if not (missing := await missing_attributes(client)):
         return ""
     named = " ".join(f"--name {name} --type {kind}" for name, kind in attribute_types() if name in missing)
-    create = (
-        f"temporal operator search-attribute create --address {place.address} --namespace {place.namespace}"
-    )
-    return (
-        f"the Temporal server at {place.address} lacks the search attributes {', '.join(missing)}, so it finds no "
-        f"threads by them — {create} {named}"
-    )
+    at = f"--address {place.address} --namespace {place.namespace}"
+    lack = f"the Temporal server at {place.address} lacks the search attributes {', '.join(missing)}"
+    create = f"temporal operator search-attribute create {at} {named}"
+    return f"{lack}, so it finds no threads by them — {create}"
 
 
 async def trouble(place: Endpoint) -> str:

@@ -93,11 +93,7 @@ def parse_begin(value: object) -> ThreadEntry:
         raise _invalid()
     if not isinstance(begin.about, Mapping) or not all(type(text) is str for text in begin.about.values()):
         raise _invalid()
-    if (
-        type(begin.depth) is not int
-        or type(begin.made) is not int
-        or type(begin.most) not in (int, type(None))
-    ):
+    if {type(begin.depth), type(begin.made)} != {int} or type(begin.most) not in (int, type(None)):
         raise _invalid()
     if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _MAX_BACKOFF or type(tries) is not int:
         raise _invalid()

@@ -87,8 +87,8 @@ class _Service:
     def _admits(self, headers: Mapping[str, str]) -> bool:
         if self._is_free:
             return not any(name in headers for name in _OF_BROWSERS)
-        given = headers.get("authorization", "").encode("latin-1")
-        return bool(self._token) and hmac.compare_digest(given, f"Bearer {self._token}".encode())
+        login = headers.get("authorization", "").encode("latin-1")
+        return bool(self._token) and hmac.compare_digest(login, f"Bearer {self._token}".encode())
 
 
 def _response(answer: EndpointAnswer, with_body: bool) -> bytes:

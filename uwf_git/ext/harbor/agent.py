@@ -146,5 +146,5 @@ class UwfAgent(BaseAgent):
 
 def _require(done: ExecResult, what: str) -> None:
     if done.return_code != 0:
-        said = f"{done.stdout or ''}\n{done.stderr or ''}".strip()[-_END:]
-        raise NonZeroAgentExitCodeError(f"{what} ended with {done.return_code}: {said}")
+        output = f"{done.stdout or ''}\n{done.stderr or ''}".strip()[-_END:]
+        raise NonZeroAgentExitCodeError(f"{what} ended with {done.return_code}: {output}")

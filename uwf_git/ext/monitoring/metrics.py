@@ -168,15 +168,15 @@ def _of_money(runs: Sequence[SpendingRun], prices: Mapping[str, Price]) -> Itera
 
 def _of_threads(instance: Instance, heads: Sequence[Head | DamagedThread]) -> Iterator[Metric]:
     counts: Counter[ThreadState] = Counter()
-    look, asked = ThreadStates(instance), []
+    states, waiting = ThreadStates(instance), []
     for head in heads:
         try:
-            state = look.of(head)
+            state = states.of(head)
         except UwfError:
             state = ThreadState.CORRUPT
         counts[state] += 1
         if state.request is not None and isinstance(head, Head):
-            asked.append(head.updated)
+            waiting.append(head.updated)
     words = Counter[str]()
     for state in ThreadState:
         words[state.word] += counts[state]
@@ -190,7 +190,7 @@ def _of_threads(instance: Instance, heads: Sequence[Head | DamagedThread]) -> It
         "uwf_oldest_question_timestamp_seconds",
         "gauge",
         "When the thread that waits longest for a person began to.",
-        tuple(Sample("", {}, when) for when in [min(asked)]) if asked else (),
+        tuple(Sample("", {}, when) for when in [min(waiting)]) if waiting else (),
         "seconds",
     )
 

@@ -81,9 +81,8 @@ def checks(instance: Instance) -> Iterator[Check]:
         items = records(instance)
         lost = [item.thread for item in items if item.commit is None]
         if lost:
-            message = (
-                f"{counted(len(lost), 'thread')} that a rule removed, such as {lost[0]}, are in no record"
-            )
+            threads = counted(len(lost), "thread")
+            message = f"{threads} that a rule removed, such as {lost[0]}, are in no record"
             yield Check("retention", "warning", message, "uwf expire --yes records them")
         else:
             yield Check("retention", "ok", f"{counted(len(items), 'removed thread')} in the record")

@@ -55,11 +55,8 @@ def parse_collector(environ: Mapping[str, str]) -> Collector:
     """Parse OpenTelemetry's variables."""
 
     def value(name: str, default: str = "") -> str:
-        return (
-            environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}")
-            or environ.get(f"OTEL_EXPORTER_OTLP_{name}")
-            or default
-        )
+        of_traces = environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}")
+        return of_traces or environ.get(f"OTEL_EXPORTER_OTLP_{name}") or default
 
     base = environ.get(live.ENDPOINT, "").rstrip("/")
     milliseconds = value("TIMEOUT", "10000")
@@ -177,7 +174,7 @@ def main() -> None:
                 if is_alone:
                     sender.run(folder)
             # A step that came just before the end has started no other.
-            if not is_alone or not (left := live.notes(folder)) or left[0] in before:
+            if not is_alone or not (after := live.notes(folder)) or after[0] in before:
                 break
     lifetime.end(0)
 

@@ -219,8 +219,8 @@ class Access:
 
     def _watches(self, headers: Mapping[str, str]) -> bool:
         """Return whether a program brings the token that lets it watch. No page can, since a browser sends none."""
-        token, given = self._monitor_token, headers.get("authorization", "")
-        return bool(token) and _is_same(given, f"Bearer {token}")
+        token, login = self._monitor_token, headers.get("authorization", "")
+        return bool(token) and _is_same(login, f"Bearer {token}")
 
     def _in_session(self, secret: str) -> SignedIn | None:
         invitations = self._invitations
