@@ -130,7 +130,7 @@ def approvals_line(approvals: Mapping[str, Any]) -> str:
     sentence = f"{len(counting)} of {approvals['quorum']} approvals"
     if len({item["decision"] for item in counting}) > 1:
         sentence += ", which differ"
-    return f"{sentence}; {approvals['needs']}"
+    return "; ".join(filter(None, (sentence, approvals["needs"], approvals["way"])))
 
 
 def approval_lines(approvals: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,7 @@ def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> dict[str, 
     `engine.inbox.revoke`."""
     from uwf_git.engine.inbox import revoke as take_back
 
-    return {"thread": thread, **take_back(instance, thread, reason).as_json()}
+    return {"thread": thread, **take_back(instance, thread, reason).as_json(thread)}
 
 
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:

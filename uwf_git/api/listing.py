@@ -396,7 +396,7 @@ def thread_items(
                 **_branches(instance, head),
                 **({"work": work[head.thread].as_json()} if head.thread in work else {}),
                 **_unjudged(instance, head),
-                **(line.waits.standing.as_json() if line.waits and line.waits.standing else {}),
+                **(line.waits.standing.as_json(head.thread) if line.waits and line.waits.standing else {}),
             }
         )
     lines.remember()

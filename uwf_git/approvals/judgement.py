@@ -175,20 +175,22 @@ class Standing(NamedTuple):
         """Raise Absent, with whose approvals are missing, unless a quorum agrees."""
         if self.is_met:
             return
-        name = self.gate.role.name
         if not self.is_reachable:
-            raise Absent(
-                f"thread {thread} cannot pass {name!r}: approvals needed are {self.needs}",
-                f"name more approvers, or ask for fewer, and start it anew; uwf thread kill {thread} ends it",
-            )
+            raise self._impasse(thread)
         more = counted(self.missing, "more approval" if self.counting else "approval")
         of = ", ".join(self.awaited) or "people who have answered otherwise"
         raise Absent(
-            f"thread {thread} waits for {more} at {name!r}, of {of}",
+            f"thread {thread} waits for {more} at {self.gate.role.name!r}, of {of}",
             f"uwf thread answer {thread}; or see: uwf thread show {thread}",
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def _impasse(self, thread: ThreadId) -> Absent:
+        return Absent(
+            f"thread {thread} cannot pass {self.gate.role.name!r}: approvals needed are {self.needs}",
+            f"name more approvers, or ask for fewer, and start it anew; uwf thread kill {thread} ends it",
+        )
+
+    def as_json(self, thread: ThreadId) -> dict[str, Any]:
         """Return who may approve, who has, and how many are missing, as `approvals`."""
         role = self.gate.role
         value = {
@@ -202,6 +204,7 @@ class Standing(NamedTuple):
             "of": self.awaited,
             "reachable": self.is_reachable,
             "needs": self.needs,
+            "way": None if self.is_reachable else self._impasse(thread).hint,
         }
         return {"approvals": value}
 

@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
             **(last.credit.as_json() if last else {"agent": None}),
         }
         if self.turn is not None and self.turn.standing is not None:
-            value |= self.turn.standing.as_json()
+            value |= self.turn.standing.as_json(self.thread)
         if self.outlook.problem is not None:
             value["problem"] = self.outlook.problem
         if (archive := self.position.head.archive) and archive.reason:

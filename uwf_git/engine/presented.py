@@ -107,6 +107,11 @@ class JudgedCode:
         """Whether there are changes, and not on this machine."""
         return _is_unseen(self._instance, self._thread, self.revision)
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether it is unseen, and an answer does not fetch it either."""
+        return _is_out_of_reach(self._instance, self._thread, self.revision)
+
     def fetch(self) -> bool:
         """Fetch it from its project's remote; return whether that has it."""
         return fetch_code(self._instance, self._thread, self.revision)
@@ -321,17 +326,17 @@ def command_at(instance: Instance, head: Head, turn: HumanTurn) -> str:
     """Return the command that answers a person's turn at a head, on this machine. Where a clone of the project is, it
     fetches code that is not here yet."""
     code = thread_code(instance, head.node)
-    unseen = (
-        code is not None
-        and _is_unseen(instance, head.thread, code)
-        and not any(True for _ in clones_of(instance, head.thread, code))
-    )
+    unseen = code is not None and _is_out_of_reach(instance, head.thread, code)
     return f"{turn.command(head.thread)}{' --unseen' if unseen else ''}"
 
 
 def _is_unseen(instance: Instance, thread: ThreadId, code: Revision) -> bool:
     """Return whether there are changes, and not on this machine."""
     return code.commit != code.base and not any(True for _ in projects_with(instance, thread, code))
+
+
+def _is_out_of_reach(instance: Instance, thread: ThreadId, code: Revision) -> bool:
+    return _is_unseen(instance, thread, code) and not any(True for _ in clones_of(instance, thread, code))
 
 
 def judged_code(instance: Instance, head: Head) -> JudgedCode | None:

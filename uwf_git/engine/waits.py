@@ -65,7 +65,7 @@ class Waits(NamedTuple):
         if self.kind == ROLE or is_call:
             value["command"] = self.command
         if self.standing is not None:
-            value |= self.standing.as_json()
+            value |= self.standing.as_json(self.thread)
         return value | ({"reason": self.reason} if self.reason else {})
 
     def as_json(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Waits(NamedTuple):
         if self.parent:
             value["parent"] = self.parent
         if self.standing is not None:
-            value |= self.standing.as_json()
+            value |= self.standing.as_json(self.thread)
         if self.kind == ROLE:
             value["assignee"] = self.assignee or None
         if self.kind == ROLE or self.fields:

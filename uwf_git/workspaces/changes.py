@@ -154,12 +154,12 @@ def clones_of(instance: Instance, thread: ThreadId, code: Revision) -> Iterator[
 
 
 def fetch_code(instance: Instance, thread: ThreadId, code: Revision) -> bool:
-    """Fetch the commit of a Revision into a clone that is here; return whether its project's remote has it."""
+    """Fetch the commit of a Revision into a clone that is here; return whether its changes are here then."""
     from uwf_git.base.errors import WorkspaceFailed
 
     for project, remote in clones_of(instance, thread, code):
         with suppress(WorkspaceFailed, RemoteFailed):
-            if project.fetch_commit(remote, thread, code.commit):
+            if project.fetch_commit(remote, thread, code.commit) and _has(project, code.commit, code.base):
                 return True
     return False
 

@@ -105,6 +105,8 @@ def _detail(value: Any) -> str:
     if "approvals" in value:
         for line in approval_lines(value["approvals"]):
             lines += terminal.wrapped(line, 4)
+        if way := value["approvals"]["way"]:
+            lines += terminal.wrapped(way, 2)
     for warning in value.get("warnings", ()):
         lines += terminal.wrapped(f"beware: {warning}", 2)
     if plan := value.get("plan"):

@@ -193,7 +193,7 @@ def _approvals(state: Any) -> list[tuple[str, str]]:
     return [
         ("approvers", ", ".join(rules)),
         ("approved", "\n".join(f"- {line}" for line in approval_lines(approvals))),
-        ("missing", approvals["needs"]),
+        ("missing", "\n".join(filter(None, (approvals["needs"], approvals["way"])))),
         ("shown", approvals["shown"]["digest"]),
     ]
 

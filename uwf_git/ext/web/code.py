@@ -72,8 +72,8 @@ class CodeView:
         return _difference(cut_text(since.patch, _SINCE)) if since is not None else Markup("")
 
     @property
-    def is_unseen(self) -> bool:
-        return self._code.is_unseen
+    def is_out_of_reach(self) -> bool:
+        return self._code.is_out_of_reach
 
     @property
     def summary(self) -> str:
