@@ -44,6 +44,12 @@ def saver(tmp_path: Path) -> Iterator[UwfSaver]:
         yield saver
 
 
+def summaries(path: Path) -> list[str]:
+    """What the steps of the only thread say of themselves."""
+    [thread] = uwf_git.open(path).threads()
+    return [step.output["summary"] for step in thread.steps]
+
+
 def notes_graph(saver: UwfSaver) -> Any:
     """Two nodes, the second of which asks a person."""
     graph: Any = StateGraph(Notes)
@@ -58,6 +64,7 @@ def notes_graph(saver: UwfSaver) -> Any:
 def test_a_graph_waits_for_a_person_and_goes_on_in_another_process(saver: UwfSaver) -> None:
     asked = notes_graph(saver).invoke({"notes": []}, config("shop-42"))
     assert asked["__interrupt__"][0].value["shown"] == f"{LONG}0"
+    assert any(summary.startswith("review asks: {'shown': '") for summary in summaries(saver.path))
     with UwfSaver(saver.path) as other:
         assert notes_graph(other).get_state(config("shop-42")).next == ("review",)
         again = notes_graph(other).invoke(Command(resume="no"), config("shop-42"))
@@ -267,6 +274,7 @@ def test_an_encrypted_state_is_stored_as_it_is(tmp_path: Path) -> None:
         app.invoke({"notes": []}, config("shop-42"))
         app.invoke(Command(resume="yes"), config("shop-42"))
         assert app.get_state(config("shop-42")).values["notes"] == [f"{LONG}0"]
+    assert "review asks" in summaries(tmp_path)
     assert uwf_git.open(tmp_path).verify() == []
 
 

@@ -27,13 +27,15 @@ from langgraph.checkpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import INTERRUPT
 
 from uwf_git.ext.langgraph.records import CheckpointKey, CheckpointThread, key_in
 from uwf_git.ext.langgraph.threads import CheckpointThreads
 from uwf_git.ext.langgraph.values import Decoder, Encoder, Groups, Place
-from uwf_git.plugin import ThreadId, Usage
+from uwf_git.plugin import ThreadId, Usage, one_line
 
 _T = TypeVar("_T")
+_LONGEST_QUESTION = 200
 _Items = list[dict[str, Any]]  # within the class, `list` is a method
 
 
@@ -281,7 +283,7 @@ class UwfSaver(BaseCheckpointSaver[int]):
             if not items:
                 return None
             return {
-                "summary": _writes_summary(key, path, [item["channel"] for item in items]),
+                "summary": _writes_summary(key, path, items, dict(writes)),
                 "checkpoint": checkpoint,
                 "namespace": namespace,
                 "task": task,
@@ -405,8 +407,16 @@ def _checkpoint_summary(key: CheckpointKey, metadata: Any) -> str:
     return f"checkpoint {metadata.get('step', '')} ({metadata.get('source', '')}){where}"
 
 
-def _writes_summary(key: CheckpointKey, path: str, channels: Sequence[str]) -> str:
+def _writes_summary(key: CheckpointKey, path: str, items: _Items, values: dict[str, Any]) -> str:
+    """Say what a task wrote: the channels, or what it asks, unless that is stored as bytes that nobody is to read."""
     task = path.rpartition(", ")[2].strip("_") or "input"
     where = f" in {key.namespace}" if key.namespace else ""
-    shown = [channel.strip("_") for channel in channels if not channel.startswith(("branch:", "__pregel"))]
+    encoded = {item["channel"]: item["value"] for item in items}
+    if (question := encoded.get(INTERRUPT)) is not None:
+        is_readable = not (isinstance(question, dict) and "$typed" in question)
+        asked = values[INTERRUPT]
+        questions = asked if isinstance(asked, list | tuple) else [asked]
+        texts = [one_line(str(getattr(item, "value", item)), _LONGEST_QUESTION) for item in questions]
+        return f"{task} asks{where}{': ' + '; '.join(texts) if is_readable else ''}"
+    shown = [channel.strip("_") for channel in encoded if not channel.startswith(("branch:", "__pregel"))]
     return f"{task} wrote {', '.join(shown) or 'nothing'}{where}"
