@@ -43,7 +43,7 @@ workspace path, remote accept-rewrite, remote reject-rewrite, trust show, trust 
 ci print, ci check, ci comment, eval verify, land, effect list, claims, blame, web invite, allow
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
-FLEET = "run worker start status pause resume cancel sync health"
+FLEET = "run worker start status pause resume cancel sync health files"
 SERVES = {"mcp", "top", "web", *(f"fleet {each}" for each in FLEET.split())}
 
 

@@ -402,3 +402,20 @@ def test_a_secret_in_a_merge_is_not_pushed(site: Site) -> None:
     agent = f'uwf-exec sh -c \'({merges}) >&2; echo "{{\\"text\\": \\"done\\"}}"\''
     site.here("thread", "step", thread, "--agent", agent)
     assert "holds a secret" in site.here("push", check=1).error["message"]
+
+
+@pytest.mark.parametrize("agent", [WRITES, 'uwf-exec sh -c \'echo {\\"text\\": \\"x\\"} | tee made.txt\''])
+def test_a_thread_that_was_started_elsewhere_has_the_workspace_of_the_configuration(
+    site: Site, agent: str
+) -> None:
+    site.here.registers(RELAY)
+    place = ("--workspace", "worktree", "--cwd", site.clones[site.here])
+    thread = str(site.here("thread", "start", "relay", "-p", "Do it", *place).json["thread"])
+    site.here("push")
+    clone = site.clones[site.there]
+    site.there("config", "set", "workspace.kind", "worktree")
+    site.there("pull")
+    told = site.there("thread", "step", thread, "--agent", agent, cwd=clone).err
+    assert "works in a git worktree that begins at main" in told
+    assert git("-C", clone, "status", "--short") == ""
+    assert "made.txt" in git("-C", clone, "show", "--stat", f"uwf/work/{thread}")

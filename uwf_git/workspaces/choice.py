@@ -4,7 +4,7 @@ if the folder is in a git checkout and a role's agent may change files, else the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,16 +91,18 @@ def choose(
 def choose_late(
     instance: Instance, at: Position, agent: AgentConfig, role: Role, where: Path
 ) -> Choice | None:
-    """Return the worktree of a thread that was started without an agent, for an agent that may change files; None if
-    its steps were made in the folder itself, or that isn't in a checkout with commits."""
-    workflow, checkout = at.history.workflow, checkout_around(where)
+    """Return the workspace of a thread that has none here, as it was started elsewhere or without an agent: the one of
+    its workflow or of config.yaml, else a worktree for an agent that may change files. None if its steps were made in
+    the folder itself, or that isn't in a checkout with commits."""
+    checkout = checkout_around(where)
     is_begun = any(step.agent != HUMAN and step.role != USER for step in at.history.steps)
-    if is_begun or checkout is None or checkout.top is None or workflow.workspace:
+    if is_begun or checkout is None or checkout.top is None or not Project(checkout.common).commit("HEAD"):
         return None
     config = instance.config_of(at.head.row)
-    if config.workspace.of(checkout.top).kind or not Project(checkout.common).commit("HEAD"):
-        return None
-    if not _writes(config, agent, at.history.cast.of(role)):
+    if kind := at.history.workflow.workspace or config.workspace.of(checkout.top).kind:
+        return chosen(instance, where, WorkspaceOption(kind), is_default=True)
+    program = shipped(agent.command)
+    if program is None or not program.writes or not _writes(config, agent, at.history.cast.of(role)):
         return None
     return chosen(instance, where, WorkspaceOption(WORKTREE), is_default=True)
 
@@ -163,13 +165,15 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
     return Choice(note, f"{called} ({base[:7]})", dirty, is_default)
 
 
-def begin(instance: Instance, choice: Choice, threads: Iterable[ThreadId]) -> None:
-    """Give new threads their workspaces. Makes `refs/uwf/work/<ULID>` of the project for each."""
+def begin(instance: Instance, choice: Choice, threads: Collection[ThreadId], is_late: bool = False) -> None:
+    """Give new threads their workspaces, or one that is begun `is_late`. Makes `refs/uwf/work/<ULID>` of the project
+    for each; a late one's may be there, from another machine."""
     notes = Notes(instance.store.repository.private)
     if choice.note.kind == WORKTREE:
-        lines = "".join(f"create {work_ref(thread)} {choice.note.base}\n" for thread in threads)
-        words = ("update-ref", "--create-reflog", "--stdin")
-        Project(Path(choice.note.project)).run(*words, stdin=lines.encode("ascii"))
+        project = Project(Path(choice.note.project))
+        new = [thread for thread in threads if not (is_late and project.commit(work_ref(thread)))]
+        lines = "".join(f"create {work_ref(thread)} {choice.note.base}\n" for thread in new)
+        project.run("update-ref", "--create-reflog", "--stdin", stdin=lines.encode("ascii"))
     for thread in threads:
         notes.write(thread, choice.note._replace(owner=thread))
 

@@ -148,7 +148,8 @@ def _goes_on(work: Work) -> Callable[[], bool]:
 
 
 def _late_worktree(work: Work) -> StepWorkspace | None:
-    """Return the worktree of a thread that was started before an agent that may change files was known."""
+    """Return the workspace of a thread that was started elsewhere, or before an agent that may change files was known;
+    None for the folder itself."""
     instance, history, config = work.instance, work.at.history, work.config
     assert config is not None
     role = history.workflow.roles.get(work.role)
@@ -157,7 +158,9 @@ def _late_worktree(work: Work) -> StepWorkspace | None:
         return None
     if Notes(instance.store.repository.private).has(work.thread):
         return None
-    if (program := shipped(config.command)) is None or not program.writes:
+    program, settings = shipped(config.command), instance.config_of(work.at.head.row).workspace
+    is_writing = program is not None and program.writes
+    if not (is_writing or history.workflow.workspace or settings.kind or settings.projects):
         return None
     from uwf_git.workspaces.choice import begin, choose_late
 
@@ -165,8 +168,9 @@ def _late_worktree(work: Work) -> StepWorkspace | None:
     choice = choose_late(instance, work.at, config, role, where)
     if choice is None:
         return None
-    begin(instance, choice, [work.thread])
-    instance.warn(f"thread {work.thread} {choice.told()}")
+    begin(instance, choice, [work.thread], is_late=True)
+    if told := choice.told():
+        instance.warn(f"thread {work.thread} {told}")
     return workspace_of_thread(work)
 
 
