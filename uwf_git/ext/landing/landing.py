@@ -497,7 +497,8 @@ def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool
         return False
     state = ended_state(archive).label
     raise Invalid(
-        f"thread {thread} is {state}, and nothing in it accepted its work",
+        f"thread {thread} is {state}, and nothing in it accepted its work: the other values of a decision that accepts "
+        "lead back to work or to $FAIL",
         f"look at it, then: git merge {left.branch or left.commit[:12]}",
     )
 
