@@ -639,7 +639,7 @@ def test_the_work_on_what_begins_like_json_grows_as_its_length_does(log: list[tu
         patch.setattr(answer_reader, "_FREE_READ", 10_000)
         assert read(f'{text}\n\n{{"approved": true}}\n') == {"approved": True}
     # In vain from the beginning and from the end, and what is read from ever larger windows.
-    assert counter.count < 12 * len(text) + 100_000
+    assert counter.count < 16 * len(text) + 100_000
 
 
 pieces = st.sampled_from(
