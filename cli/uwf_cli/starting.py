@@ -49,6 +49,7 @@ def begin(
     `persona` names the default speaker; `is_ready` may raise. An `issue`, by its URL or number, is read last."""
     from uwf_git.api.start import Version, start
     from uwf_git.api.workflows import speaker_of, version_of
+    from uwf_git.approvals.gate import closed_to_starter
 
     resolved_workflow = startable(invocation, workflow, what.max_rounds is not None, to_run)
     instance = invocation.instance
@@ -62,6 +63,8 @@ def begin(
     version = Version(
         version_of(instance, resolved_workflow), resolved_workflow.hash, resolved_workflow.workflow
     )
+    for warning in closed_to_starter(instance, resolved_workflow.workflow):
+        invocation.warn(warning)
     started = start(instance, version, what)
     begun = StartedThread(
         started.thread, resolved_workflow.hash, resolved_workflow.workflow.name, started.workspace

@@ -13,10 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from approvers import APPROVERS, BUILDS, Colleague, at_gate, at_gate_after_branches, release
 from cli_samples import GATE, PAIR, on_terminal, write
 from conftest import Uwf
+from signers import Signer
 from workflows import opened
 
 import uwf_git
@@ -70,6 +72,23 @@ def test_the_step_is_made_once_a_quorum_agrees_and_refers_to_its_approvals(
     nodes = [uwf("cas", "get", each).json["payload"] for each in detail["approvals"]]
     assert [each["by"]["name"] for each in nodes] == ["ann", "bob"]
     assert uwf("verify").json["findings"] == []
+
+
+def test_a_step_says_which_of_its_approvals_are_unsigned(
+    uwf: Uwf, people: dict[str, Colleague], client: httpx.Client, tmp_path: Path
+) -> None:
+    thread = at_gate(uwf)
+    people["ann"].approves(thread)
+    uwf("thread", "answer", thread, "-f", "decision=ship", env=Signer(tmp_path, "bob").environment)
+    text = uwf("thread", "read", thread, "--format", "text").out
+    unsigned = [", unsigned" in line for line in text.splitlines() if line.startswith("Answered by")]
+    step = uwf("thread", "read", thread, "--format", "json").json["steps"][-1]
+    assert unsigned == [True, False] == [not given["signed"] for given in step["approvals"]]
+    assert (
+        uwf("thread", "step-details", step["step"], "--format", "json").json["approvals"] == step["approvals"]
+    )
+    page = client.get(f"/thread/{thread}/step/2").text
+    assert page.count("(unsigned)") == 1 and "ann@example.invalid&gt; (unsigned)" in page
 
 
 def test_who_is_no_approver_is_refused_and_told_who_may(uwf: Uwf, people: dict[str, Colleague]) -> None:
@@ -192,6 +211,14 @@ def test_a_gate_that_nobody_can_pass_any_more_says_so(uwf: Uwf, people: dict[str
     assert error["message"] == f"thread {thread} cannot pass 'gate': approvals needed are {text}"
     assert f"uwf thread kill {thread}" in error["hint"]
     assert approvals(uwf, thread)["reachable"] is False
+
+
+def test_a_start_that_leaves_too_few_approvers_is_warned_of(uwf: Uwf, people: dict[str, Colleague]) -> None:
+    write("release.yaml", release("[ann@example.invalid, dora@example.invalid]", notAuthor=True))
+    text = "nobody can pass 'gate': whoever starts a thread may not approve it, which leaves 1 of the 2"
+    begun = people["dora"]("thread", "start", "release.yaml", "-p", "v1")
+    assert text in begun.err and text in begun.json["warnings"][0]
+    assert "nobody can pass" not in people["carol"]("thread", "start", "release.yaml", "-p", "v1").err
 
 
 def test_whoever_ran_a_step_is_an_author_too(uwf: Uwf, people: dict[str, Colleague]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.approvals.records import unsigned
 from uwf_git.base.errors import NotFound
 from uwf_git.base.markdown import below, code, inline
 from uwf_git.base.text import counted, iso
@@ -19,6 +20,7 @@ from uwf_git.workflow.turn import gathers_threads
 
 if TYPE_CHECKING:
     from uwf_git.engine.spending import Totals
+    from uwf_git.format.node import Node
     from uwf_git.store.history import Head, History
     from uwf_git.store.indexing import Store
     from uwf_git.store.instance import Instance
@@ -90,7 +92,7 @@ class Transcript:
                     "output": step.output,
                     "answer": threads.answer(step),
                     **child_value(self._instance, step.detail),
-                    **approvals_value(self._instance, step.detail),
+                    **_approvals_value(self._instance, step.hash, step.detail),
                 }
                 for number, step in self._steps
             ],
@@ -107,23 +109,32 @@ class Transcript:
     def _section(self, number: int, step: StepContext) -> str:
         store = self._instance.store
         detail = store.get(step.detail)
-        page = PageStep.of(number, step, detail, store.get)
+        page = _page_step(store, number, step, detail)
         reference = code(step.hash)
         if page.child and (child := self._instance.threads.ending_with(step.detail)):
             reference += f" · thread {code(child)}"
         return section(page, 2, reference)
 
 
-def approvals_value(instance: Instance, detail: Hash) -> dict[str, Any]:
+def _page_step(store: Store, number: int, step: StepContext, detail: Node) -> PageStep:
+    return PageStep.of(number, step, detail, store.get)._replace(unsigned=unsigned(store, step.hash, detail))
+
+
+def _approvals_value(instance: Instance, step: Hash, detail: Hash) -> dict[str, Any]:
     """Return the approvals that made a step, as `approvals`; empty without any. One that is `unseen` was given without
     the code that it is about."""
-    approvals = approvals_of(instance.store.get(detail), instance.store.get)
+    content = instance.store.get(detail)
+    approvals, names_alone = (
+        approvals_of(content, instance.store.get),
+        unsigned(instance.store, step, content),
+    )
     values = [
         {
             "by": approval.by._asdict(),
             "at": iso(approval.at),
             "digest": approval.digest,
             "unseen": approval.is_unseen,
+            "signed": approval not in names_alone,
         }
         for approval in approvals
     ]
@@ -208,7 +219,7 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
         "output": {"hash": step.output, "value": store.get(step.output).payload},
         "detail": _detail(store, step.detail),
         **child_value(instance, step.detail),
-        **approvals_value(instance, step.detail),
+        **_approvals_value(instance, node, step.detail),
     }
 
 
@@ -224,7 +235,7 @@ def step_page(instance: Instance, node: Hash) -> str:
     detail = store.get(step.detail)
     number = instance.store.index_commit(instance.threads.commit_of(node)).number
     context = step.context(node, store.get(step.output).payload, instance.threads.credit(step))
-    return section(PageStep.of(number, context, detail, store.get), 1)
+    return section(_page_step(store, number, context, detail), 1)
 
 
 def _detail(store: Store, node: Hash) -> dict[str, Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from uwf_git.format.findings import Finding
+    from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
     from uwf_git.workflow.compile import Compiled
     from uwf_git.workflow.turn import Outlook
@@ -111,6 +112,24 @@ def _standing(
         or (approval.start == gate.start and approval.role == gate.role.name and approval.prev in places)
     ]
     return tally(gate, of_turn, lambda node: instance.store.get(node).payload, people)
+
+
+def closed_to_starter(instance: Instance, workflow: Workflow) -> Iterator[str]:
+    """Yield a warning of each gate that nobody could pass in a thread that the user starts, who is an author then."""
+    gates = [role for role in workflow.roles.values() if role.not_author and role.approvers]
+    if not gates:
+        return
+    people = People(instance.store.repository)
+    person, identity = people.me()
+    for role in gates:
+        able = [
+            name for name in people.listed(role.approvers) if not people.is_among(person, identity, [name])
+        ]
+        if len(able) < role.quorum:
+            yield (
+                f"nobody can pass {role.name!r}: whoever starts a thread may not approve it, which leaves "
+                f"{len(able)} of the {role.quorum} that it needs; let somebody else start it"
+            )
 
 
 def me(instance: Instance) -> Identity:

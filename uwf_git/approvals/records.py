@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from uwf_git.base.markdown import code, inline, output, quoted, table
 from uwf_git.base.text import iso, one_line
-from uwf_git.format.approvals import Approval, Revocation, parse_record
+from uwf_git.format.approvals import Approval, Revocation, parse_approval, parse_record
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import HUMAN
-from uwf_git.format.types import APPROVAL, PERSON, REVOCATION
-from uwf_git.git.objects import clean
+from uwf_git.format.kinds import HUMAN, parse_detail
+from uwf_git.format.node import Node
+from uwf_git.format.types import APPROVAL, PERSON, REVOCATION, is_kind
+from uwf_git.git.objects import clean, is_signed
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Position
@@ -89,6 +90,18 @@ def page_and_message(
         subject = f"approval {one_line(content.role, 40)}{f': {verdict}' if verdict else ''}"
         trailers["Uwf-Role"] = content.role
     return pages.page_of("\n\n".join(filter(None, parts))), layout.message(subject, trailers)
+
+
+def unsigned(store: Store, step: Hash, detail: Node) -> tuple[Approval, ...]:
+    """Return the approvals of a step that nobody signed. Those at a gate have commits of their own, else the step's
+    is theirs. Says nothing of whose a signature is, or whether it is good."""
+    nodes = parse_detail(detail.payload).approvals if is_kind(detail.type, "detail") else ()
+
+    def has_signature(node: Hash) -> bool:
+        commits = store.index.commits_of(node) or store.index.commits_of(step)
+        return any(is_signed(store.repository.read(Oid(raw=row.oid))[1]) for row in commits)
+
+    return tuple(parse_approval(store.get(node).payload) for node in nodes if not has_signature(node))
 
 
 def authors_of(

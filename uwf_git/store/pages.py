@@ -54,13 +54,14 @@ _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
 class PageStep(NamedTuple):
     """A step for a page. `child` is the name of the sub-workflow that made it, or ""; `approvals` are those that
-    its detail refers to."""
+    its detail refers to, and `unsigned` those of them whose commit nobody signed."""
 
     number: int
     step: StepContext
     detail: Node
     child: str = ""
     approvals: tuple["Approval", ...] = ()
+    unsigned: tuple["Approval", ...] = ()
 
     @classmethod
     def of(cls, number: int, step: StepContext, detail: Node, get: Callable[[Hash], Node]) -> "PageStep":
@@ -249,8 +250,8 @@ def _shielded(text: str) -> str:
 
 def section(page_step: PageStep, level: int, reference: str = "", is_stored: bool = False) -> str:
     """Return a step as Markdown under a heading of that level: verdict, agent, output, other text.
-    `reference` follows the agent. One that `is_stored` doesn't say which approvals are of unseen code: the bytes of a
-    commit's page are fixed."""
+    `reference` follows the agent. One that `is_stored` doesn't say which approvals are unsigned, or of unseen code: the
+    bytes of a commit's page are fixed."""
     number, step, detail = page_step.number, page_step.step, page_step.detail
     word, field = ruling(step.output)
     heading = f"{'#' * level} {number} {_name_of(step)}"
@@ -274,6 +275,8 @@ def section(page_step: PageStep, level: int, reference: str = "", is_stored: boo
             from uwf_git.format.approvals import UNSEEN
 
             why = f", {UNSEEN}{why}"
+        if approval in page_step.unsigned:
+            why = f", unsigned{why}"
         parts.append(
             f"Answered by {inline(str(approval.by))}, {iso(approval.at)}, shown {code(approval.digest)}{why}"
         )

@@ -12,6 +12,7 @@ from uwf_git.api.cockpit.rows import rows_of
 from uwf_git.api.cockpit.run import brief, name_of
 from uwf_git.api.cockpit.weight import LARGEST, TURNS, in_words, read_turns, spent_by, weight
 from uwf_git.api.spending import amounts_value
+from uwf_git.approvals.records import unsigned
 from uwf_git.base.errors import NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine.outcome import summary
@@ -127,8 +128,10 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
     by_child = content is not None and is_kind(content.type, "step")
     by = name_of(commit.author) if record.role == USER else _by(instance, record)
     approvals: Sequence[Approval] = ()
+    names_alone: Sequence[Approval] = ()
     if content is not None:
         approvals = _or(lambda: approvals_of(content, instance.store.get), ())
+        names_alone = _or(lambda: unsigned(instance.store, row.node, content), ())
     view = {
         **_common(instance, head, row, detail, by),
         "kind": kind,
@@ -140,7 +143,10 @@ def step(instance: Instance, head: Head, number: str | int, wanted: Wanted = Wan
         "decides": came is not None and came.decides,
         "byChild": by_child,
         "child": instance.threads.ending_with(record.detail) if by_child else None,
-        "approvals": [{"by": str(approval.by), "unseen": approval.is_unseen} for approval in approvals],
+        "approvals": [
+            {"by": str(given.by), "unseen": given.is_unseen, "signed": given not in names_alone}
+            for given in approvals
+        ],
         "tried": _tried_at(instance, head.thread, record.prev),
         "hasPrompt": detail is not None and kind == "step" and not is_engines(record.role),
         "detail": record.detail,
