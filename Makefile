@@ -19,7 +19,7 @@
 #   make fixture-store  a store with all that this version can write, which every later version has to read
 #   make lint          ruff and mypy
 #   make site          the documents as a site in site/, with every link checked (SITE_VENV=…)
-#   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes an hour
+#   make bench         the table of benchmarks, and docs/reference/benchmarks.md of it; takes an hour
 #   make bench-smoke   the same on small stores: does it run?
 #   make venv          only the virtual environment, with everything for development
 #   make clean         removes all of it

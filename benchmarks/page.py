@@ -12,7 +12,7 @@ from rows import Point, Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "inside"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
 OURS = "uwf"
 
 ROOMS = {

@@ -1,6 +1,6 @@
 """How fast and how small, against yardsticks measured in the same run. Prints a table; `--quick` uses small
-stores and few turns, and shows only that everything runs; `--page` writes docs/inside/benchmarks.md and its plots, or
-the same into a folder that is there.
+stores and few turns, and shows only that everything runs; `--page` writes docs/reference/benchmarks.md and its plots,
+or the same into a folder that is there.
 
 What users start is measured as processes of a real install; what the library does, in this process.
 """
