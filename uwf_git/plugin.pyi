@@ -847,6 +847,7 @@ from uwf_git.workspaces.choice import begin as _begin_worktree
 from uwf_git.workspaces.choice import chosen as _chosen_worktree
 from uwf_git.workspaces.choice import share as _share_worktree
 from uwf_git.workspaces.clones import clones as _clones_of
+from uwf_git.workspaces.exposure import secrets_in as secrets_in
 from uwf_git.workspaces.lines import CommitLines as CommitLines
 from uwf_git.workspaces.lines import added_lines as added_lines
 from uwf_git.workspaces.merging import Pick as _RebasePick

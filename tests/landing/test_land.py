@@ -93,6 +93,25 @@ def test_a_conflict_goes_back_to_the_thread_and_what_it_makes_of_it_lands(uwf: U
     assert shared.at_remote("show", "main:sum.txt").split() == ["one", "two", "three"]
 
 
+def test_work_with_a_secret_does_not_land_until_somebody_says_so(uwf: Uwf, shared: Shop) -> None:
+    (shared.project / ".gitignore").write_text(".env\n")
+    shared.commit("ignore settings")
+    git("-C", shared.project, "push", "-q", "origin", "main")
+    (shared.project / ".env").write_text("DB_PASSWORD=correct-horse-9\nNAME=one-and-only\n")
+    shared.adds("correct-horse-9")
+    thread, base = shared.accepted(), shared.at_remote("rev-parse", "main")
+    refused = uwf("land", thread, check=6).error
+    assert refused["message"] == f"thread {thread} does not land: it has a secret (DB_PASSWORD) in sum.txt"
+    assert shared.at_remote("rev-parse", "main") == base
+    told = refused["hint"].removeprefix("it was told: uwf thread run ").partition(";")[0]
+    assert "Take it out" in uwf("thread", "read", told, "--format", "text").out
+    uwf(*refused["hint"].partition("if it may land: uwf ")[2].split())
+    assert "correct-horse-9" in shared.at_remote("show", "main:sum.txt")
+    git("-C", shared.project, "pull", "-q", "origin", "main")
+    shared.adds("two")  # the line with the secret is of the target, and not of the work
+    assert uwf("land", shared.accepted()).json["onto"] == "main"
+
+
 def test_what_goes_on_already_is_not_told_again(uwf: Uwf, shared: Shop) -> None:
     thread, at_gate = shared.accepted(), shared.at_gate("Wait")
     shared.moves("sum.txt", "one\nthree\n")

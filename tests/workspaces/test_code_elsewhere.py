@@ -358,7 +358,7 @@ def test_code_with_a_known_secret_is_not_pushed(site: Site) -> None:
     site.here("thread", "step", thread, "--agent", leaks)
     assert "tok-" in git("-C", site.clones[site.here], "show", f"uwf/work/{thread}:made.txt")
     error = site.here("push", check=1).error
-    assert f"the code of thread {thread} holds a secret (DEPLOY_TOKEN)" in error["message"]
+    assert f"the code of thread {thread} has a secret (DEPLOY_TOKEN)" in error["message"]
     assert git("-C", site.project, "for-each-ref", "refs/uwf") == ""
 
 
@@ -401,7 +401,7 @@ def test_a_secret_in_a_merge_is_not_pushed(site: Site) -> None:
     )
     agent = f'uwf-exec sh -c \'({merges}) >&2; echo "{{\\"text\\": \\"done\\"}}"\''
     site.here("thread", "step", thread, "--agent", agent)
-    assert "holds a secret" in site.here("push", check=1).error["message"]
+    assert "has a secret" in site.here("push", check=1).error["message"]
 
 
 @pytest.mark.parametrize("agent", [WRITES, 'uwf-exec sh -c \'echo {\\"text\\": \\"x\\"} | tee made.txt\''])

@@ -5,7 +5,8 @@ and definitions and nodes put by hand are refused if they contain any. Everythin
 see `NodeStore.gate`.
 
 Known values are those of `.env`, of variables named by `apiKeyEnv` and `secrets`, and of environment
-variables with secret-looking names; those of commands and the keyring once they were read. They are also found
+variables with secret-looking names, also of those in `.env` files of a checkout that git doesn't track; those of
+commands and the keyring once they were read. They are also found
 quoted for JSON, URL or HTML (see `quoting`), in hex or base64, also within longer values, and with changed line
 breaks. Each random-looking line of a multi-line value is a secret by itself.
 
@@ -14,8 +15,10 @@ Other secrets are recognised by form; see `tokens`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +28,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import Invalid
 from uwf_git.config.quoting import quoted_pattern, unquoted, unspaced
 from uwf_git.config.tokens import is_random, without_lines_of_keys, without_tokens
+from uwf_git.git.libgit2 import GitError, indexed
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config, SecretSource
@@ -33,6 +37,8 @@ SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
 _SHORTEST_BROKEN = 12  # minimum length of secrets that are also searched across lines
 DOTENV_LIMIT = 64 * 1024  # bytes; all of it goes into an environment
+_SETTINGS_FILE = r"\.env|\.dev\.vars$"  # of a checkout
+_MOST_FILES = 20
 
 _COMMON = frozenset(
     ("changeme", "development", "localhost", "password", "postgres", "production", "redacted", "undefined")
@@ -93,8 +99,7 @@ class Secrets(dict[str, str]):
         source, clean = self.sources[name], Redactor(self)
         value = read_secret(source, name, self._environ, lambda text: clean.text(text)[0])
         self[name] = value
-        for redactor in list(_redactors):
-            redactor.learn(name, value)
+        learn(name, value)
         return value
 
     def value(self, name: str) -> str:
@@ -140,7 +145,7 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
     secrets = Secrets(environ)
     declared: set[str] = set()
     models: set[str] = set()
-    for name, value in _read_dotenv(root / ".env").items():
+    for name, value in read_dotenv(root / ".env").items():
         effective = environ.get(name, "") or value
         secrets[name] = effective
         if effective != value:
@@ -206,7 +211,9 @@ def _is_setting(name: str, value: str, models: Collection[str]) -> bool:
     return bool(named) and not re.search(_LOGIN, value) and not re.search(_UNGUESSABLE, value)
 
 
-def _read_dotenv(path: Path) -> dict[str, str]:
+def read_dotenv(path: Path) -> dict[str, str]:
+    """Return the variables of a file of lines `NAME=value`, without empty ones; none if it isn't there. Raises Invalid
+    if it cannot be read."""
     if not path.exists():
         return {}
     if not path.is_dir() and (not path.is_file() or path.stat().st_size > DOTENV_LIMIT):
@@ -234,6 +241,23 @@ def _read_dotenv(path: Path) -> dict[str, str]:
         for name, value in dotenv_values(stream=StringIO(text), interpolate=False).items()
         if value
     }
+
+
+def checkout_secrets(top: Path, git_dir: Path) -> Iterator[tuple[str, str]]:
+    """Yield the variables of settings files at the top of a checkout, such as `.env`, that are named like secrets, with
+    their values. A file that git tracks is no secret, and a stranger's could name any word one; of one that cannot be
+    read there are none."""
+    try:
+        with os.scandir(top) as entries:
+            names = sorted(
+                item.name for item in entries if re.match(_SETTINGS_FILE, item.name) and item.is_file()
+            )
+        tracked = indexed(str(git_dir), names) if names else frozenset()
+    except (GitError, OSError, ValueError):
+        return
+    for name in [name for name in names if name not in tracked][:_MOST_FILES]:
+        with suppress(Invalid, OSError):
+            yield from (item for item in read_dotenv(top / name).items() if holds_secret(*item))
 
 
 class SecretLocation(NamedTuple):
@@ -408,6 +432,12 @@ class Redactor:
 
 _redactors: WeakSet[Redactor] = WeakSet()
 """Those of this process, such as its log's, which learn secrets that are read later."""
+
+
+def learn(name: str, value: str) -> None:
+    """Hide from now on a secret from all that this process stores."""
+    for redactor in list(_redactors):
+        redactor.learn(name, value)
 
 
 def removal_note(redactions: Iterable[tuple[str, int]]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,6 +46,7 @@ __all__ = [
     "Repository",
     "all_objects",
     "discover_repository",
+    "indexed",
     "init_bare",
     "open_repository",
     "reference_is_valid_name",
@@ -60,6 +61,16 @@ def open_repository(path: str) -> Repository:
     """Open the repository in a folder, not above. libgit2 syncs its writes from now on. Raises GitError."""
     _set_up()
     return Repository(init_file_backend(path, _NO_SEARCH))
+
+
+def indexed(git_dir: str, paths: Iterable[str]) -> frozenset[str]:
+    """Return which of these paths the index in a git directory has. Raises GitError if it cannot be read."""
+    index = ffi.new("git_index **")
+    check_error(C.git_index_open(index, f"{git_dir}/index".encode()))
+    try:
+        return frozenset(path for path in paths if C.git_index_find(ffi.NULL, index[0], path.encode()) == 0)
+    finally:
+        C.git_index_free(index[0])
 
 
 def init_bare(path: str, settings: Mapping[str, str]) -> None:

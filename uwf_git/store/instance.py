@@ -120,6 +120,7 @@ class Instance:
         self.listener: Listener | None = None
         """Hears what is said in the steps that are made here; the command sets it where somebody listens."""
         self._layers: dict[str, Config] = {}
+        self._known_checkouts: set[Path] = set()
         self._looked_at_setup = False
         self.kept: dict[ThreadId, Resource] | None = None
         """What agents keep running between two steps of a thread, where somebody does more than one; see `keeping`."""
@@ -334,7 +335,23 @@ class Instance:
     def redactor(self) -> Redactor:
         from uwf_git.config.secrets import Redactor
 
-        return Redactor(self.secrets)
+        redactor = self.__dict__["redactor"] = Redactor(self.secrets)
+        with suppress(OSError):
+            self.know_secrets_of(Path.cwd())
+        return redactor
+
+    def know_secrets_of(self, folder: Path) -> None:
+        """Let the secrets in settings files of the checkout around a folder be known to this process."""
+        from uwf_git.config.secrets import checkout_secrets, learn
+
+        checkout = checkout_around(folder)
+        if checkout is None or checkout.top is None or checkout.top in self._known_checkouts:
+            return
+        self._known_checkouts.add(checkout.top)
+        harmless, _ = self.secrets.harmless, self.redactor  # which is there to learn them
+        for name, value in checkout_secrets(checkout.top, checkout.git_dir):
+            if name not in harmless:
+                learn(name, value)
 
     def _refuse_secrets(self, content: Any, where: str, kept: str) -> None:
         self._refuse_secret_names(self.store.repository.config.user)

@@ -15,6 +15,7 @@ from uwf_git.format.endings import KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store import layout
 from uwf_git.store.history import links
+from uwf_git.workspaces.exposure import secrets_in
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
 from uwf_git.workspaces.project import Project, tracking, work_name, work_ref
@@ -33,9 +34,6 @@ class Code(NamedTuple):
     remote: str
 
 
-_SEARCHED = 64 << 20  # bytes of a thread's changes in which secrets are looked for
-
-
 def push_code(
     instance: Instance, threads: Collection[ThreadId] | None = None, strict: bool = False
 ) -> list[Code]:
@@ -46,8 +44,15 @@ def push_code(
     _give_refs(instance, threads)
     pushed: list[Code] = []
     waiting = code_to_push(instance, threads)
+    notes = Notes(instance.store.repository.private)
     for code in waiting:
-        _refuse_secrets(instance, Project(Path(code.project)), code.thread)
+        note = notes.read(code.thread)
+        span = f"{note.base}..{work_ref(code.thread)}" if note is not None else work_ref(code.thread)
+        if exposed := secrets_in(instance, Project(Path(code.project)), span):
+            raise Invalid(
+                f"the code of thread {code.thread} has {exposed[0]}, and would be pushed",
+                f"take it out of the commits of {work_name(code.thread)}",
+            )
     for where, remote in dict.fromkeys((code.project, code.remote) for code in waiting):
         project = Project(Path(where))
         project.require_remote(remote)
@@ -107,18 +112,6 @@ def _give_refs(instance: Instance, threads: Collection[ThreadId] | None) -> None
             project = Project(Path(note.project))
             if project.commit(commit) and not project.commit(work_ref(thread)):
                 project.set_ref(work_ref(thread), commit)
-
-
-def _refuse_secrets(instance: Instance, project: Project, thread: ThreadId) -> None:
-    note = Notes(instance.store.repository.private).read(thread)
-    since = f"{note.base}..{work_ref(thread)}" if note is not None else work_ref(thread)
-    words = ("log", "-p", "-m", "--text", "--no-ext-diff", "--no-textconv", "--no-color", since)
-    content = project.git().run(*words, at_most=_SEARCHED).out
-    if spot := instance.redactor.first(content.decode("utf-8", "replace")):
-        raise Invalid(
-            f"the code of thread {thread} holds {spot}, and would be pushed",
-            f"take it out of the commits of {work_name(thread)}",
-        )
 
 
 def unshared(

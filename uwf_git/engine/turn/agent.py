@@ -108,6 +108,7 @@ class AgentRoom(Room):
 
     def complete(self, work: Work) -> NewStep:
         if work.result is None:
+            work.instance.know_secrets_of(work.folder)
             self._order(work)
             work.result = self._ask(work)
         result = work.result

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 @click.option(
     "--sync", is_flag=True, help="Give the thread what reviewers and checks said, and land nothing."
 )
+@click.option(
+    "--with-secrets", "exposes", is_flag=True, help="Land also what is, or looks like, a secret in the code."
+)
 @click.option("--no-forge", "plain", is_flag=True, help="Ask no forge: push to the branch itself.")
 @click.option(
     "--train",
@@ -63,13 +66,14 @@ def land(
     sync: bool,
     plain: bool,
     train: bool,
+    exposes: bool,
 ) -> None:
     """Land the work of threads on the branch that it is for.
 
     Its commits are made again on that branch, and the workflow's checks run on the result. If the remote is on a forge,
     that is pushed to a branch of its own, and a pull request is opened or brought up to date: a draft until the thread
     has ended. Else the branch itself is pushed, or moved here without a remote. A check is a role that a command plays
-    and whose output says passed. A conflict or a failed check goes back to the thread.
+    and whose output says passed. A conflict, a failed check or a secret in the code goes back to the thread.
 
     With --sync, comments, reviews and failed checks of the request that the thread doesn't have yet become its next
     turn. Each comment is answered once, when the work has landed again.
@@ -84,10 +88,12 @@ def land(
         raise Usage("no thread was named", f"give ids, @ for the newest{everything}")
     if branch and len(threads) != 1:
         raise Usage("--branch is for one thread", "leave it out: land.branch names branches")
-    if sync and (onto or commits or plain or train):
-        raise Usage("--sync excludes --onto, --commits, --no-forge and --train", "it lands nothing")
+    if sync and (onto or commits or plain or train or exposes):
+        raise Usage(
+            "--sync excludes --onto, --commits, --no-forge, --with-secrets and --train", "it lands nothing"
+        )
     instance = invocation.instance
-    options = Options(onto or "", branch or "", remote or "", commits or "", plain or train)
+    options = Options(onto or "", branch or "", remote or "", commits or "", plain or train, exposes=exposes)
 
     def landed(thread: ThreadId) -> dict[str, Any]:
         instance.require_person(f"lands thread {thread}")

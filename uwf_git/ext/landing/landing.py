@@ -52,6 +52,7 @@ from uwf_git.plugin import (
     last_line,
     merging,
     one_line,
+    secrets_in,
     thread_code,
     words,
 )
@@ -72,7 +73,8 @@ _LOG_SHOWN = 4000  # characters of a failed check's output that the thread gets
 
 class Options(NamedTuple):
     """What a call says in place of the settings; "" leaves them. `plain`: no forge is asked, and the target itself
-    moves, as in a train. `in_step`: a step of the thread lands it, which has until `deadline` on time.monotonic()."""
+    moves, as in a train. `in_step`: a step of the thread lands it, which has until `deadline` on time.monotonic().
+    `exposes`: also work with secrets lands."""
 
     onto: str = ""
     branch: str = ""
@@ -81,6 +83,7 @@ class Options(NamedTuple):
     plain: bool = False
     in_step: bool = False
     deadline: float | None = None
+    exposes: bool = False
 
 
 class Landed(NamedTuple):
@@ -142,6 +145,10 @@ class CheckFailed(AgentFailed):
         self.why, self.text = why, text
 
 
+class Exposed(CheckFailed):
+    """The work has secrets, which nobody said may land."""
+
+
 class _Moved(Declined):
     """A branch is no longer where it was, so nothing was pushed to it."""
 
@@ -165,6 +172,7 @@ class Landing:
             raise_if_unknown(instance, self._to)
         self._branch = options.branch
         self._in_step, self._deadline = options.in_step, options.deadline
+        self._exposes = options.exposes
         has_request = self._to.repository is not None
         self._is_draft = not self._in_step and _is_draft(instance, self._at, has_request)
 
@@ -187,6 +195,8 @@ class Landing:
             except (Conflict, CheckFailed) as refusal:
                 if not self._in_step:
                     refusal.hint = self._told(refusal.text)
+                if isinstance(refusal, Exposed):
+                    refusal.hint += f"; if it may land: uwf land {self._thread} --with-secrets"
                 raise
             finally:
                 if commit := self._to.project.ref(self._fetched):
@@ -209,6 +219,7 @@ class Landing:
             onto, base = self._target()
             own, there = self._new_branch() if client is not None else self._requested_branch()
             rebased = self._rebased(onto, base, there)
+            self._refuse_secrets(f"{base}..{rebased.commit}")
             checks = self._checked(onto, base, rebased)
             if self._to.url:
                 push_record(self._instance, self._thread, self._to.url, self._tell)
@@ -458,6 +469,17 @@ class Landing:
         if conflict.text:
             text += f"\n\n{fenced(conflict.text.rstrip())}"
         raise Conflict(self._thread, f"it conflicts with {onto} in {paths}", text, tuple(conflict.paths))
+
+    def _refuse_secrets(self, span: str) -> None:
+        exposed = [] if self._exposes else secrets_in(self._instance, self._to.project, span)
+        if not exposed:
+            return
+        places = "; ".join(map(str, exposed[:5]))
+        text = (
+            f"The work does not land: it has {places}. Take it out: let the code read it from where it is kept, such as"
+            " a variable."
+        )
+        raise Exposed(self._thread, f"it has {exposed[0]}", text)
 
     def _fails(self, onto: str, base: str, result: LandingCheck) -> None:
         command, how = " ".join(result.check.command), result.check.end
