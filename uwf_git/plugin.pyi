@@ -853,6 +853,7 @@ from uwf_git.workspaces.lines import added_lines as added_lines
 from uwf_git.workspaces.merging import Pick as _RebasePick
 from uwf_git.workspaces.merging import Rebased as Rebased
 from uwf_git.workspaces.merging import merging as merging
+from uwf_git.workspaces.moved import taken_back as taken_back
 from uwf_git.workspaces.notes import Notes as _WorktreeNotes
 from uwf_git.workspaces.options import WORKTREE as _WORKTREE_OPTION
 from uwf_git.workspaces.options import WorkspaceOption as WorkspaceOption

@@ -112,6 +112,33 @@ def test_work_with_a_secret_does_not_land_until_somebody_says_so(uwf: Uwf, share
     assert uwf("land", shared.accepted()).json["onto"] == "main"
 
 
+def test_work_that_left_the_commit_at_which_it_began_takes_nothing_back(uwf: Uwf, shared: Shop) -> None:
+    for name in ("first.txt", "second.txt"):
+        shared.moves(name, "x\n")
+    shared.configured(fixes="git reset -q --hard HEAD~2; cat $WHAT >> sum.txt; git commit -qam fixed; ")
+    thread, base = shared.at_gate(), shared.at_remote("rev-parse", "main")
+    why = "it takes back what it began with: "
+    assert why in uwf("thread", "show", thread, "--format", "text").out
+    uwf("thread", "answer", thread, "-m", "merge")
+    refused = uwf("land", thread, check=1).error
+    assert (
+        f"does not land: {why}" in refused["message"] and "write second.txt and 1 more" in refused["message"]
+    )
+    onward = refused["hint"].removeprefix("it was told: uwf thread run ")
+    told = uwf("thread", "read", onward, "--format", "text").out
+    rebase = "git rebase --onto " + told.partition("git rebase --onto ")[2].split("\n")[0].rstrip("`")
+    shared.configured(fixes=f"{rebase}; ")
+    uwf("thread", "run", onward, check=5)
+    uwf("thread", "answer", onward, "-m", "merge")
+    assert uwf("land", onward).json["base"] == base
+    assert shared.at_remote("ls-tree", "--name-only", "main").split() == [
+        "first.txt",
+        "second.txt",
+        "sum.txt",
+        "tests.sh",
+    ]
+
+
 def test_what_goes_on_already_is_not_told_again(uwf: Uwf, shared: Shop) -> None:
     thread, at_gate = shared.accepted(), shared.at_gate("Wait")
     shared.moves("sum.txt", "one\nthree\n")

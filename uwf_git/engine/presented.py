@@ -102,6 +102,16 @@ class JudgedCode:
                 return moved_branch(self._instance, self._thread, project, self.revision)
         return None
 
+    @cached_property
+    def taken_back(self) -> str:
+        """A clause on commits that it began with and takes back, "" without any."""
+        from uwf_git.workspaces.moved import taken_back
+
+        with suppress(UwfError):
+            for project in projects_with(self._instance, self._thread, self.revision):
+                return taken_back(project, self.revision)
+        return ""
+
     @property
     def is_unseen(self) -> bool:
         """Whether there are changes, and not on this machine."""
@@ -149,8 +159,8 @@ class JudgedCode:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A line on each: changes by hand in the worktree, a branch that is elsewhere, results that git ignores, a
-        merge that will conflict."""
+        """A line on each: changes by hand in the worktree, a branch that is elsewhere, results that git ignores,
+        commits that are taken back, a merge that will conflict."""
         lines = []
         if self.since is not None:
             lines.append(f"worktree {self.since.folder} has changed since commit {self.revision.commit[:12]}")
@@ -160,6 +170,8 @@ class JudgedCode:
             )
         if self.ignored:
             lines.append(self.ignored)
+        if self.taken_back:
+            lines.append(f"of commit {self.revision.commit[:12]}: {self.taken_back}")
         return tuple(lines if not self.conflict else (*lines, self.conflict))
 
     @property

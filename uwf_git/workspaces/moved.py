@@ -1,5 +1,6 @@
-"""Whether the branch that a thread's code would be merged into has moved on, and conflicts with it. What counts is what
-is here and what was last fetched; nothing is fetched."""
+"""Whether the branch that a thread's code would be merged into has moved on, and conflicts with it, and whether the
+code takes back what was there when it began. What counts is what is here and what was last fetched; nothing is fetched.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +54,20 @@ def moved_branch(
     except (UwfError, OSError):
         return None
     return next((branch for branch in branches if branch.conflicts), branches[0] if branches else None)
+
+
+def taken_back(project: Project, code: Revision) -> str:
+    """Return a clause on the commits that code began with and has no more, as after `git reset`, "" without any: its
+    changes take back what they did."""
+    if not project.commit(code.base) or project.is_ancestor(code.base, code.commit):
+        return ""
+    words = ("log", "--format=%h %s", code.base, f"^{code.commit}")
+    subjects = project.run(*words).out.decode("utf-8", "replace").splitlines()
+    if not subjects:
+        return ""
+    newest = one_line(subjects[0], 80)
+    rest = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
+    return f"it takes back what it began with: {newest}{rest}"
 
 
 def checkout_of(instance: Instance, thread: ThreadId, project: Project) -> Checkout | None:

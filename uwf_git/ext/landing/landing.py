@@ -53,6 +53,7 @@ from uwf_git.plugin import (
     merging,
     one_line,
     secrets_in,
+    taken_back,
     thread_code,
     words,
 )
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         Head,
         History,
         Instance,
+        Project,
         Revision,
         ThreadId,
         ThreadPosition,
@@ -378,10 +380,13 @@ class Landing:
 
     def _since(self, onto: str, base: str) -> str:
         """Return the commit from which on the work is the thread's own: where it began, or what was merged into it
-        since. Raises Invalid if it can't be told from commits that the target doesn't have."""
+        since. Raises Invalid if it can't be told from commits that the target doesn't have, Conflict if the work has
+        left the commit at which it began, and would take back what the target has of it."""
         begun, project = self._code.base, self._to.project
         since = project.line("merge-base", base, self._code.commit)
         if not since or project.is_ancestor(since, begun):
+            if why := taken_back(project, self._code):
+                raise Conflict(self._thread, why, _put_on_top(project, self._code, why), ())
             return begun
         if not project.is_ancestor(begun, base):
             raise Invalid(
@@ -523,6 +528,13 @@ def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool
         "lead back to work or to $FAIL",
         f"look at it, then: git merge {left.branch or left.commit[:12]}",
     )
+
+
+def _put_on_top(project: Project, code: Revision, why: str) -> str:
+    text = f"The work does not land: {why}. The commit at which it began, {code.base}, has to be below the work again."
+    if before := project.line("merge-base", code.base, code.commit):
+        text += f" Put it there: git rebase --onto {code.base} {before}"
+    return text
 
 
 def _code(instance: Instance, head: Head) -> Revision:
