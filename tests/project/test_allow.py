@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import git_servers
@@ -77,6 +78,18 @@ def test_from_a_clone_to_a_first_run_it_takes_two_commands(project: Project, tmp
     assert project.run() == "completed" and project.traces == {"setup", "tests"}
     (limit,) = project.uwf("thread", "budget", "@").json["budget"]
     assert (limit["limit"], limit["most"], limit["source"]) == ("maxSteps", 7, ".uwf/config.yaml")
+
+
+def test_it_counts_in_a_new_clone_once_the_first_one_is_gone(project: Project, tmp_path: Path) -> None:
+    git("clone", "-q", "--bare", project.folder, tmp_path / "hub.git")
+    git("-C", project.folder, "remote", "add", "origin", tmp_path / "hub.git")
+    project.uwf("allow", "--yes")
+    assert project.run() == "completed"
+    os.chdir(tmp_path)
+    shutil.rmtree(project.folder)
+    git("clone", "-q", tmp_path / "hub.git", "clone")
+    os.chdir("clone")
+    assert project.run() == "completed"
 
 
 def test_nothing_runs_or_counts_before(project: Project) -> None:

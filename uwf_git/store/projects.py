@@ -239,6 +239,13 @@ class Projects:
             return not original.common.samefile(repository.common)
         return False
 
+    def repository(self, mark: str) -> Repository | None:
+        """Return the repository that has a mark, None if it isn't where it was last."""
+        repository, _ = self._noted(mark)
+        with contextlib.suppress(OSError):
+            return repository if repository is not None and repository.noted[0] == mark else None
+        return None
+
     def _addresses(self, mark: str) -> list[str]:
         repository, addresses = self._noted(mark)
         return addresses if repository is None or repository.noted[0] != mark else repository.addresses

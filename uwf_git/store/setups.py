@@ -175,9 +175,12 @@ class Setups:
         return self._folder.is_dir()
 
     def of_label(self, label: str | None) -> Setup | None:
-        """Return the allowed set-up of a thread's project, by the label that its start has."""
+        """Return the allowed set-up of a thread's project, by the label that its start has: in the repository in which
+        it was started what `at` returns there."""
         if not label or not self.any or (project := parse_label(label)) is None:
             return None
+        if (started_in := self._projects.repository(project.mark)) is not None:
+            return self._of(started_in)
         mark = project.mark if self._recorded(project.mark) is not None else self._related(project)
         repository = self._repository(mark) if mark else None
         is_there = repository is not None and repository.common.is_dir()
