@@ -60,6 +60,32 @@ def test_changes_in_the_way_are_left_as_they_are(uwf: Uwf, shop: Shop) -> None:
     assert file.read_text() == "one\ntwo\n"
 
 
+def test_what_a_killed_landing_left_in_the_checkout_is_in_nobodys_way(uwf: Uwf, shop: Shop) -> None:
+    shop.configured(fixes='cat $WHAT >> sum.txt; mkdir "new folder"; echo new >"new folder/file"; ')
+    thread = shop.accepted()
+    (shop.project / "sum.txt").write_text("one\ntwo\n")
+    (shop.project / "new folder").mkdir()
+    (shop.project / "new folder" / "file").write_text("new\n")
+    landed = uwf("land", thread).json
+    assert git("-C", shop.project, "rev-parse", "HEAD") == landed["commit"]
+    assert git("-C", shop.project, "status", "--porcelain") == ""
+
+
+def test_a_branch_that_a_rebase_puts_back_does_not_move(uwf: Uwf, shop: Shop) -> None:
+    git("-C", shop.project, "checkout", "-q", "-b", "other")
+    (shop.project / "sum.txt").write_text("other\n")
+    shop.commit("other")
+    git("-C", shop.project, "checkout", "-q", "main")
+    shop.moves("sum.txt", "mine\n")
+    thread = shop.accepted()
+    git("-C", shop.project, "-c", "core.editor=true", "rebase", "-q", "other", check=False)
+    refused = uwf("land", thread, "--onto", "main", check=1).error
+    assert refused["message"].startswith("branch main stays as it is: a rebase of it is going on in ")
+    git(*refused["hint"].partition("or: git ")[2].split())
+    landed = uwf("land", thread, "--onto", "main").json
+    assert git("-C", shop.project, "rev-parse", "main") == landed["commit"]
+
+
 def test_a_branch_whose_checkout_is_gone_lands_once_git_knows_that_it_is(uwf: Uwf, shop: Shop) -> None:
     git("-C", shop.project, "worktree", "add", "-q", "-b", "release", shop.project / "in side")
     shutil.rmtree(shop.project / "in side")

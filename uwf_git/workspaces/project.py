@@ -285,6 +285,23 @@ class Project:
         heads = (self.common / "HEAD", *self.common.glob("worktrees/*/HEAD"))
         return any(first_line(head) == f"ref: {branch}" for head in heads)
 
+    def raise_if_rewritten(self, branch: str) -> None:
+        """Raise WorkspaceFailed if a rebase or a bisection in one of the user's checkouts puts a branch back at its
+        end."""
+        name = branch.removeprefix("refs/heads/")
+        for git_dir in (self.common, *self.common.glob("worktrees/*")):
+            is_rebased = branch in (
+                first_line(git_dir / f"rebase-{how}/head-name") for how in ("merge", "apply")
+            )
+            if is_rebased or first_line(git_dir / "BISECT_START") in (branch, name):
+                what, end = ("rebase", "rebase --abort") if is_rebased else ("bisect", "bisect reset")
+                pointer = first_line(git_dir / "gitdir")
+                top = Path(pointer).parent if pointer else self.common.parent
+                raise WorkspaceFailed(
+                    f"branch {name} stays as it is: a {what} of it is going on in {top}",
+                    f"finish that, or: git -C {shlex.quote(str(top))} {end}",
+                )
+
     def publish(self, thread: ThreadId, commit: str) -> None:
         """Move `refs/uwf/work/<ULID>` to a commit. If it leads to one that is no part of that, that is kept."""
         ref = work_ref(thread)
@@ -489,20 +506,36 @@ class Project:
                 break
         checkout, name = checkout_around(Path(top)), branch.removeprefix("refs/heads/")
         # One that is gone may have been in another checkout, which is on another branch.
-        if checkout is None or checkout.top != Path(top):
+        if checkout is None or checkout.top is None or checkout.top != Path(top):
             raise WorkspaceFailed(
                 f"branch {name} is checked out in {top}, which is gone",
                 f"git -C {shlex.quote(str(self.common))} worktree prune",
             )
         words = ("merge", "--ff-only", "--no-overwrite-ignore", "-q", commit)
-        done = self.run(*NO_HOOKS, *words, check=False, git=self.git(checkout.git_dir, checkout.top))
+        git = self.git(checkout.git_dir, checkout.top)
+        done = self.run(*NO_HOOKS, *words, check=False, git=git)
+        files = _in_the_way(done)
+        if files and self._are_of(commit, files, checkout.top, git):
+            # As after a kill in the middle of this.
+            self.run("update-index", "--add", "-z", "--stdin", stdin="\0".join(files).encode(), git=git)
+            done = self.run(*NO_HOOKS, *words, check=False, git=git)
+            files = _in_the_way(done)
         if done.code:
-            files = [line.strip() for line in done.err.splitlines() if line.startswith("\t")]
             why = f"{listed(files, 5)} would be overwritten" if files else failure(words, done).message
             raise WorkspaceFailed(
                 f"branch {name} stays as it is: {one_line(why, 200)}",
                 f"make room there, then: git -C {shlex.quote(top)} merge --ff-only {commit[:12]}",
             )
+
+    def _are_of(self, commit: str, files: Sequence[str], top: Path, git: Git) -> bool:
+        """Return whether files of a checkout are as a commit has them."""
+        if any("\n" in file or not (top / file).is_file() or (top / file).is_symlink() for file in files):
+            return False
+        stdin = "".join(f"{file}\n" for file in files).encode()
+        here = self.run("hash-object", "--stdin-paths", stdin=stdin, check=False, git=git).out.split()
+        there = self.run("ls-tree", "-r", "-z", commit, git=git).out.split(b"\0")
+        known = {path: row.split()[2] for row, _, path in (line.partition(b"\t") for line in there) if row}
+        return here == [known.get(file.encode()) for file in files]
 
     def lay_out(self, commit: str, folder: Path, index: Path) -> None:
         """Write the files of a commit to a new folder, with an index of its own."""
@@ -597,6 +630,11 @@ class Project:
         """Return the name of the remote with a URL, "" if none."""
         names = self.line("remote").splitlines()
         return next((name for name in names if url and self.url(name) == url), "")
+
+
+def _in_the_way(done: CallResult) -> list[str]:
+    """Return the files of which git says that a merge would overwrite them."""
+    return [line.strip() for line in done.err.splitlines() if line.startswith("\t")] if done.code else []
 
 
 def _filters(settings: Iterable[Setting]) -> list[str]:

@@ -450,6 +450,7 @@ class Landing:
         if self._to.remote:
             return project.push_commit(self._to.remote, commit, branch, there)
         ref = f"refs/heads/{branch}"
+        project.raise_if_rewritten(ref)
         if project.is_checked_out(ref):
             project.fast_forward(ref, commit)
             return True
