@@ -1,14 +1,18 @@
-"""What the site adds to the documents: pages that lie elsewhere, and the sources that pages link.
+"""What the site adds to the documents: pages that lie elsewhere, the sources that pages link, and the examples that
+they use.
 
 A link is written for a forge, relative to its file. One that leads out of `docs/` is turned into a link to a page of
-`ELSEWHERE`, or to a copy of that file as text below `source/`, so that the site needs no network and no forge.
+`ELSEWHERE`, or to a copy of that file as text below `source/`, so that the site needs no network and no forge. A
+page whose sessions use `examples/` links an archive of these: who installed a package has no checkout.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
 import re
+import zipfile
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -29,6 +33,7 @@ ELSEWHERE = {
     "examples": "examples.md",
 }
 """Files and folders of the repository, and the page for each."""
+EXAMPLES = "examples.zip"
 _ORIGINS = {page: name for name, page in ELSEWHERE.items() if name.endswith(".md") and page != "index.md"}
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FENCE = re.compile(
@@ -46,6 +51,7 @@ def on_config(config: MkDocsConfig) -> None:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for page, name in _ORIGINS.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    files.append(File.generated(config, EXAMPLES, content=_archive(ROOT / "examples")))
     for page in files.documentation_pages():
         for target in _links(page.src_uri, page.content_string):
             for copy in _copies(target, config):
@@ -69,7 +75,26 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     for block in _FENCE.finditer(markdown):
         parts += [_LINK.sub(turned, markdown[end : block.start()]), _titled(block)]
         end = block.end()
-    return "".join([*parts, _LINK.sub(turned, markdown[end:])])
+    text = "".join([*parts, _LINK.sub(turned, markdown[end:])])
+    if not any("examples/" in block[0] for block in _FENCE.finditer(markdown)):
+        return text
+    title, _, rest = text.partition("\n")
+    archive = posixpath.relpath(EXAMPLES, here or ".")
+    return f"{title}\n\nIts examples: [{EXAMPLES}]({archive}), to unpack where you try them.\n{rest}"
+
+
+def _archive(folder: Path) -> bytes:
+    """A folder as a ZIP, the same bytes for the same files."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            if "__pycache__" in file.parts:
+                continue
+            entry = zipfile.ZipInfo(file.relative_to(folder.parent).as_posix(), (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o755 if os.access(file, os.X_OK) else 0o644) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, file.read_bytes())
+    return data.getvalue()
 
 
 def _titled(block: re.Match[str]) -> str:

@@ -48,7 +48,8 @@ def test_what_others_began_is_not_gone_on_with_unless_somebody_says_so(
         assert "uwf config set agentOverrides.pair.critic NAME" in refused["hint"]
         assert ("--agent NAME" if verb == "step" else "--agent critic=uwf-rehearse") in refused["hint"]
     shown = uwf("thread", "show", thread).json
-    assert (shown["head"], shown["status"], shown["rehearsed"]) == (head, "idle", 0)
+    assert (shown["head"], shown["status"], shown["rehearsed"]) == (head, "failed", 0)
+    assert shown["error"] == uwf("inbox").json[0]["line"] and "critic" in shown["error"]
     assert uwf("thread", "attempts", thread).json == []
 
     assert uwf("thread", "step", thread, "--agent", STAND_IN).json["agent"] == STAND_IN

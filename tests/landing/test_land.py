@@ -107,6 +107,9 @@ def test_a_conflict_goes_back_to_the_thread_and_what_it_makes_of_it_lands(uwf: U
     assert shared.at_remote("rev-parse", "main") == base
     onward = refused["hint"].split()[-1]
     assert onward != thread
+    (entry,) = uwf("inbox").json
+    assert (entry["thread"], entry["group"]) == (onward, "failed")
+    assert "does not land: it conflicts with main" in entry["line"]
     told = uwf("thread", "read", onward, "--format", "text").out
     assert f"git merge {base}" in told and "three" in told
     merged = shared.folder / "merged"

@@ -532,6 +532,22 @@ def test_a_fork_of_a_thread_whose_project_is_gone_goes_on_in_another_clone(
     assert "n1.txt" in files(other, fork)
 
 
+def test_another_project_that_began_alike_is_not_taken_for_one_that_is_away(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    named = uwf("thread", "show", begun(instance, project)).json["workflow"]
+    words = ("thread", "start", named, "-p", "Work", "--workspace", "worktree")
+    thread = ThreadId(uwf(*words, cwd=project).json["thread"])
+    git("clone", "-q", project, other := project.with_name("other"))
+    git("-C", other, "remote", "remove", "origin")
+    project.rename(project.with_name("away"))
+    error = uwf("thread", "step", thread, "--agent", "uwf-exec echo {}", cwd=other, check=3).error
+    assert "was moved or removed" in error["message"]
+    project.with_name("away").rename(project)
+    uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'echo 1 >n1.txt; echo {}'", cwd=other)
+    assert "n1.txt" in files(project, thread)
+
+
 def test_a_thread_goes_on_in_a_project_that_was_moved(uwf: Uwf, instance: Instance, project: Path) -> None:
     threads = [begun(instance, project) for _ in range(2)]
     for thread in threads:

@@ -15,7 +15,7 @@ from uwf_git.engine.forks import awaited
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.performer import override_at
-from uwf_git.engine.thread_state import asking_below, thread_state
+from uwf_git.engine.thread_state import asking_below, last_failure, thread_state
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.sync.branches import settle_lost_forks
@@ -81,8 +81,8 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
         return
     raise_if_waiting(instance, head)
     raise_if_at_rest(instance, head)
-    if instance.attempts.failed(head) and (failed := instance.attempts.last(head)) is not None:
-        raise AgentFailed(f"the last step of thread {head.thread} has failed: {failed.error}", hint)
+    if why := last_failure(instance, head):
+        raise AgentFailed(f"the last step of thread {head.thread} has failed: {why}", hint)
     if calls := asking_below(instance, head):
         problem = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
         raise Waiting(problem, command_of(instance, calls[0]))

@@ -195,6 +195,8 @@ class SettingsReader(Reader):
             path = ("models", model.alias)
             if not model.name:
                 self.refuse(path, f'model "{model.alias}" has no name')
+            if not model.provider and model.price is not None:
+                continue  # only tells what other programs' tokens cost
             if not model.provider:
                 self.refuse(path, f'model "{model.alias}" has no provider')
             elif model.provider not in config.providers:

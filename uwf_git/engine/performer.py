@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -403,6 +404,10 @@ def hash_printed(
         raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
     if done.returncode > 0 and report is not None and report.error:
         raise _failure(report)
+    if done.returncode > 0 and "No module named 'uwf_git'" in complaint:
+        raise AgentFailed(
+            f"{name} has a Python without uwf-git: {complaint}", f"let this one run it: {sys.executable}"
+        )
     if done.returncode > 0:
         error = AgentFailed(
             f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""),

@@ -378,7 +378,7 @@ def raise_if_changed(
         raise RequirementUnmet(
             f"worktree {since.folder} has changed since commit {last.commit[:12]}, which {role} of thread {thread} was"
             " shown",
-            f"see: git -C {shlex.quote(since.folder)} diff {last.commit[:12]}; with those changes:"
+            f"see: git -C {shlex.quote(since.folder)} diff {last.commit[:12]} {state[:12]}; with those changes:"
             f" {command_for(thread, fields)} --code {state}",
         )
 

@@ -22,10 +22,14 @@ from uwf_git.base.errors import (
     Busy,
     HeadMoved,
     Invalid,
+    NotFound,
     OutOfRounds,
     RolledBack,
+    SigningFailed,
+    Usage,
     UwfError,
     Waiting,
+    WorkspaceFailed,
 )
 from uwf_git.base.text import counted
 from uwf_git.base.thread_states import ThreadState
@@ -49,6 +53,8 @@ from uwf_git.store.maintenance import maintain
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
 
+# Of these no attempt tells, and no state of the thread.
+_UNRECORDED = (NotFound, SigningFailed, Usage, WorkspaceFailed)
 _PATIENCE = 5.0  # seconds for another process to let go of a thread
 
 
@@ -64,10 +70,11 @@ def step(
     """Run the thread's next step, then the user's hooks. `agent` is an alias, a command or an Agent that
     overrides the configuration; `cwd` is the agent's folder, remembered for later steps. `files` are those
     that a worktree begins with after a failed attempt, as in `StepWorkspace.prepare`. A failed step is tried
-    again as its role says, after at most `patience` seconds, as in `retrying`. A code workflow past
-    its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
-    the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, RolledBack, NoTransition, Usage if no
-    agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
+    again as its role says, after at most `patience` seconds, as in `retrying`. What else went wrong, unless an
+    `agent` was named, is noted on this machine. A code workflow past its last round is killed without a step.
+    Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if the step failed. Raises Busy, Waiting, Paused,
+    Killed, AgentFailed, HeadMoved, RolledBack, NoTransition, Usage if no agent plays the role, Absent if a person
+    must, Invalid for a thread that has ended."""
     joined: list[Outcome] = []
     instance.warn_of_setup()
     while True:
@@ -75,6 +82,7 @@ def step(
             outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files, joined=joined)
             break
         except AgentFailed as error:
+            instance.runs.forget_stop(thread)
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
                 from uwf_git.engine.hooks import announce, announce_all
@@ -85,6 +93,11 @@ def step(
                 raise
             instance.warn(told(thread, wait, error.message))
             pause(wait)
+        except _UNRECORDED as error:
+            if agent is None:
+                with contextlib.suppress(UwfError):
+                    instance.runs.stop(thread, instance.threads.head(thread).node, error.message)
+            raise
         except Absent as absent:
             from uwf_git.engine.hooks import call_person
 

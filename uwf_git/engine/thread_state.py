@@ -76,8 +76,7 @@ class RestingThread:
         return self.head.waits_for_join
 
     def has_failed(self) -> bool:
-        is_tried = self._instance.store.repository.ref(ATTEMPTS + self.head.thread) is not None
-        return is_tried and self._instance.attempts.failed(self.head) and not self.was_interrupted()
+        return bool(last_failure(self._instance, self.head)) and not self.was_interrupted()
 
     def was_interrupted(self) -> bool:
         return not self._is_ours and interrupted_order(self._instance, self.head) is not None
@@ -97,6 +96,7 @@ class ThreadStates:
 
         self.instance = instance
         self.ordered = instance.runs.ordered()  # before the locks: who begins now is none that was killed
+        self.stopped = instance.runs.stopped()
         self.running, self.paused = instance.locks.held(), paused_threads(instance)
         self.tried = frozenset(instance.store.repository.ref_names(ATTEMPTS))
         self.code = frozenset(instance.store.index.hashes_of_type(CODE))
@@ -148,7 +148,9 @@ class _OneOfMany(RestingThread):
         return self.head.thread in self._look.paused
 
     def has_failed(self) -> bool:
-        return ATTEMPTS + self.head.thread in self._look.tried and super().has_failed()
+        thread = self.head.thread
+        may_have = ATTEMPTS + thread in self._look.tried or thread in self._look.stopped
+        return may_have and super().has_failed()
 
     def was_interrupted(self) -> bool:
         return self.head.thread in self._look.ordered and super().was_interrupted()
@@ -188,6 +190,15 @@ def failure_reason(instance: Instance, head: Head, state: ThreadState) -> str:
     if state is ThreadState.INTERRUPTED:
         report = instance.runs.read_report(head.thread)
         return (report.error if report is not None else "") or STEP_INTERRUPTED
+    return last_failure(instance, head)
+
+
+def last_failure(instance: Instance, head: Head) -> str:
+    """Return why the last try at the step on a head has failed, as an attempt or a note of this machine says."""
+    if why := instance.runs.why_stopped(head.thread, head.node):
+        return why
+    if instance.store.repository.ref(ATTEMPTS + head.thread) is None or not instance.attempts.failed(head):
+        return ""
     attempt = instance.attempts.last(head)
     return attempt.error if attempt is not None else ""
 

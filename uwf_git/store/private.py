@@ -10,6 +10,7 @@
     runs/<ULID>.printed   lines printed by the agent's command, without secrets; see `LiveStream`
     runs/<ULID>.now       the model, and the latest line of output
     runs/<ULID>.log       the agent's standard error
+    runs/<ULID>.stop      why the last try at a step made neither a step nor an attempt
     runs/<ULID>.off       why a step is being interrupted, for its engine
     runs/<ULID>.takes     the agent that takes remarks while it works
     runs/<ULID>.detached  the output of the thread's last detached run
@@ -247,11 +248,35 @@ class Runs:
 
     def ordered(self) -> frozenset[str]:
         """Return the threads that have an order."""
+        return self._with(".json")
+
+    def stopped(self) -> frozenset[str]:
+        """Return the threads for which something is noted by `stop`."""
+        return self._with(".stop")
+
+    def _with(self, suffix: str) -> frozenset[str]:
         try:
             names = os.listdir(self._folder)  # noqa: PTH208
         except OSError:
             return frozenset()
-        return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return frozenset(name.removesuffix(suffix) for name in names if name.endswith(suffix))
+
+    def stop(self, thread: ThreadId, head: Hash, why: str) -> None:
+        """Note why the try at the step on a head came to nothing, which no attempt says. Raises StoreUnwritable."""
+        write_private(Path(self._path(thread, "stop")), _json([head, why]), mode=_MINE)
+
+    def forget_stop(self, thread: ThreadId) -> None:
+        self._forget(thread, "stop")
+
+    def why_stopped(self, thread: ThreadId, head: Hash) -> str:
+        """Return why the last try at the step on a head came to nothing, "" if nothing is noted."""
+        path = self._path(thread, "stop")
+        if not os.path.lexists(path):  # asked after each step
+            return ""
+        with contextlib.suppress(ValueError, RecursionError, TypeError):
+            at, why = json.loads(content_of(path))
+            return str(why) if at == head else ""
+        return ""
 
     def nonce(self, thread: ThreadId) -> str:
         """Return this process's nonce for a thread's order, "" if none."""

@@ -32,6 +32,7 @@ from uwf_git.store.history import History, Position, link_of, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import checkout_around
 from uwf_git.store.private import EngineOrder
+from uwf_git.store.projects import Repository
 from uwf_git.workspaces.changes import address_of
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
@@ -468,7 +469,7 @@ def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> S
     if note is None:
         return None
     if note.kind == WORKTREE and not Path(note.project).is_dir():
-        note = _moved(instance, notes, thread, note, cwd)
+        note = _moved(instance, notes, at, note, cwd)
     if is_new:
         notes.write(thread, note)
     elif cwd is not None and note.kind == WORKTREE and note.owner == thread:
@@ -489,15 +490,23 @@ def logs_url(instance: Instance, thread: ThreadId) -> str:
     return ""
 
 
-def _moved(instance: Instance, notes: Notes, thread: ThreadId, note: Note, cwd: Path | None) -> Note:
-    """Return the note of a thread whose project is no longer where it was, but in the folder of uwf's call. Those of
-    the project's other threads are mended as well."""
+def _moved(instance: Instance, notes: Notes, at: Position, note: Note, cwd: Path | None) -> Note:
+    """Return the note of a thread whose project is no longer where it was, but in the folder of uwf's call; unless that
+    is `cwd`, which somebody named, it must be the same repository or a clone of it, not one that began as it did. Those
+    of the project's other threads are mended as well."""
+    projects, started_in = instance.threads.projects, instance.threads.projects.of(at.head)
     checkout = checkout_around(cwd or Path.cwd())
     project = Project(checkout.common) if checkout is not None else None
-    if checkout is None or project is None or not project.commit(note.base):
+    is_other = (
+        cwd is None
+        and started_in
+        and checkout
+        and not projects.belongs(started_in, Repository(checkout.common))
+    )
+    if checkout is None or project is None or is_other or not project.commit(note.base):
         raise NotFound(
-            f"project {note.checkout or note.project} of thread {thread} was moved or removed",
-            f"where it is now: uwf thread step {thread} --cwd FOLDER; without it: --workspace shared",
+            f"project {note.checkout or note.project} of thread {at.head.thread} was moved or removed",
+            f"where it is now: uwf thread step {at.head.thread} --cwd FOLDER; without it: --workspace shared",
         )
     top = str(checkout.top or "")
     for other, its in notes.all():

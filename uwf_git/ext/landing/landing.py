@@ -196,7 +196,7 @@ class Landing:
                 return self._land()
             except (Conflict, CheckFailed) as refusal:
                 if not self._in_step:
-                    refusal.hint = self._told(refusal.text)
+                    refusal.hint = self._told(refusal)
                 if isinstance(refusal, Exposed):
                     refusal.hint += f"; if it may land: uwf land {self._thread} --with-secrets"
                 raise
@@ -496,8 +496,10 @@ class Landing:
         last = last_line(result.log)
         raise CheckFailed(self._thread, f"{one_line(command, 60)} {how}{f': {last}' if last else ''}", text)
 
-    def _told(self, text: str) -> str:
-        """Give a text to the thread as its next turn, unless it has that or goes on already. Return how to go on."""
+    def _told(self, refusal: Conflict | CheckFailed) -> str:
+        """Give the thread the refusal as its next turn, unless it has that or goes on already, and note there what went
+        wrong. Return how to go on."""
+        text = refusal.text
         head = self._at.head
         onward = (
             goes_on_as(self._instance, head, kin_of(self._instance, head))
@@ -507,7 +509,9 @@ class Landing:
         if onward.archive is None and (onward is not head or text in texts_of_user(self._instance, [head])):
             return f"it was told before: uwf thread run {onward.thread}"
         try:
-            return f"it was told: uwf thread run {tell_thread(self._instance, head, text)}"
+            told = tell_thread(self._instance, head, text)
+            self._instance.runs.stop(told, self._instance.threads.head(told).node, refusal.message)
+            return f"it was told: uwf thread run {told}"
         except UwfError as error:
             return error.hint
 
