@@ -247,3 +247,15 @@ def test_a_lost_race_for_a_thread_that_is_removed_meanwhile_says_so(
         == f"thread {pair.thread} was removed here meanwhile; the step made here is kept with it"
     )
     assert pair.ada("thread", "restore", pair.thread).json["restored"]
+
+
+def test_a_secret_that_was_stored_before_it_was_known_is_not_pushed(pair: Pair) -> None:
+    thread = pair.ada.starts("The word is correct-horse-9.", "loop")
+    fine = pair.ada.starts("Another", "loop")
+    (pair.ada.root / ".env").write_text("DB_PASSWORD=correct-horse-9\n")
+    refused = pair.ada("push", check=1).error
+    assert refused["message"].startswith(f"thread {thread} has a secret (DB_PASSWORD), which was not known")
+    assert thread not in pair.ada("push", "origin", fine).out
+    assert pair.ada("push", "origin", thread, check=1).error == refused
+    (pair.ada.root / "config.yaml").write_text("notSecrets: [DB_PASSWORD]\n")
+    pair.ada("push", "origin", thread)

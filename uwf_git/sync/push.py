@@ -14,6 +14,7 @@ from uwf_git.base.text import nearest
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
+from uwf_git.git.objects import BLOB
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import definitions, layout, ref_kinds
@@ -319,9 +320,11 @@ def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str
 
 def push(exchange: Exchange, what: Plan) -> PushReport:
     """Push a plan. Moves refs of the remote and its tracking refs. Raises RemoteFailed if nothing could be
-    pushed, Invalid for an oversized blob before pushing, RequirementUnmet as `require_none_sent`."""
+    pushed; before pushing Invalid for an oversized blob or a secret that was stored before it was known,
+    RequirementUnmet as `require_none_sent`."""
     (instance, remote, git), repository = exchange, exchange.repository
     what, outgoing = readable(exchange, what)
+    _refuse_secrets(exchange, what.updates, outgoing.others)
     require_none_sent(instance, outgoing.commits)
     note_sent(instance, what.updates)
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
@@ -376,10 +379,29 @@ def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | No
 
 
 class Outgoing(NamedTuple):
-    """What a remote lacks: blobs above 1 MB, and the commits."""
+    """What a remote lacks: blobs above 1 MB, the commits, and other objects."""
 
     large: tuple[LargeBlob, ...]
     commits: tuple[bytes, ...]
+    others: tuple[bytes, ...] = ()
+
+
+def _refuse_secrets(exchange: Exchange, updates: Mapping[str, Oid], objects: Iterable[bytes]) -> None:
+    """Raise Invalid for a known secret in what a remote lacks. What was known when it was stored is not in there."""
+    instance, remote, _ = exchange
+    forms = [form.encode() for form in instance.redactor.known]
+    for raw in objects if forms else ():
+        kind, data = exchange.repository.read(Oid(raw=raw))
+        if kind != BLOB or not any(form in data for form in forms):
+            continue
+        if spot := instance.redactor.first(data):
+            refs = (name for name, oid in updates.items() if raw in look_through(exchange, [oid]).others)
+            ref = next(refs, "what is new")
+            what = f"thread {layout.thread_of(ref)}" if layout.is_thread_ref(ref) else ref
+            raise Invalid(
+                f"{what} has {spot}, which was not known when it was stored, and would be pushed",
+                f"push others by name: uwf push {remote.name} ID; if it is no secret, name its variable in notSecrets",
+            )
 
 
 def readable(exchange: Exchange, what: Plan) -> tuple[Plan, Outgoing]:
@@ -456,9 +478,12 @@ def look_through(exchange: Exchange, tips: Iterable[Oid]) -> Outgoing:
                 f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
             )
     # In the list, only commits have no name and no space before it.
-    return Outgoing(
-        large, tuple(bytes.fromhex(line.decode()) for line in done.out.splitlines() if len(line) == 40)
+    objects = [(len(line) == 40, line[:40]) for line in done.out.splitlines() if not line.startswith(b"~")]
+    commits, others = (
+        tuple(bytes.fromhex(oid.decode()) for is_commit, oid in objects if is_commit is kind)
+        for kind in (True, False)
     )
+    return Outgoing(large, commits, others)
 
 
 def at_most(exchange: Exchange, refs: Collection[str]) -> int | None:
