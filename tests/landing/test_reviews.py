@@ -429,8 +429,11 @@ def test_a_deleted_comment_is_not_answered(uwf: Uwf, forge: LandingForge) -> Non
 
 
 @pytest.mark.extended
-@one_of_each
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    ("forge", "moment"),
+    [("github", "before"), ("gitlab", "after"), ("gitea", "after")],
+    indirect=["forge"],
+)
 def test_a_landing_that_is_killed_at_any_call_answers_each_comment_once(
     uwf: Uwf, begin: Begin, forge: LandingForge, moment: str
 ) -> None:
