@@ -480,7 +480,7 @@ class Landing:
         exposed = [] if self._exposes else secrets_in(self._instance, self._to.project, span)
         if not exposed:
             return
-        places = "; ".join(map(str, exposed[:5]))
+        places = "; ".join(exposed[:5])
         text = (
             f"The work does not land: it has {places}. Take it out: let the code read it from where it is kept, such as"
             " a variable."
