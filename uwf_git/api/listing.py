@@ -30,7 +30,9 @@ ACTIVE = ALL - ENDED - {ThreadState.CORRUPT}
 TO_STEP = frozenset(
     state
     for state in ALL
-    if state.is_ready or state.actor is Actor.BRANCHES or state is ThreadState.INTERRUPTED
+    if state.is_ready
+    or state.actor is Actor.BRANCHES
+    or state in (ThreadState.INTERRUPTED, ThreadState.STOPPED)
 )
 """The states of threads that a step, or one of their branches, may take on."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.api.outcome import raise_as_ended
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.branch_states import raise_if_at_rest
 from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.conversation import at_rest
@@ -15,7 +16,7 @@ from uwf_git.engine.forks import awaited
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.performer import override_at
-from uwf_git.engine.thread_state import asking_below, last_failure, thread_state
+from uwf_git.engine.thread_state import asking_below, failure_reason, thread_state
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.sync.branches import settle_lost_forks
@@ -81,12 +82,12 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
         return
     raise_if_waiting(instance, head)
     raise_if_at_rest(instance, head)
-    if why := last_failure(instance, head):
+    state = thread_state(instance, head)
+    if state in (ThreadState.FAILING, ThreadState.STOPPED) and (why := failure_reason(instance, head, state)):
         raise AgentFailed(f"the last step of thread {head.thread} has failed: {why}", hint)
     if calls := asking_below(instance, head):
         problem = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
         raise Waiting(problem, command_of(instance, calls[0]))
-    state = thread_state(instance, head)
     if state.error not in (None, NotRunning):
         raise state.error(f"thread {head.thread} is {state.word}: {state.sentence}", hint)
     raise NotRunning(f"thread {head.thread} is not at its end{stopped}", hint)

@@ -59,6 +59,7 @@ class Resting(Protocol):
     def awaits_branches(self) -> bool: ...
     def has_failed(self) -> bool: ...
     def was_interrupted(self) -> bool: ...
+    def was_stopped(self) -> bool: ...
     def has_asking_call(self) -> bool: ...
 
 
@@ -152,6 +153,15 @@ class ThreadState(Enum):
         Group.FAILED,
         "red",
         when=lambda thread: thread.was_interrupted(),
+    )
+    STOPPED = StateRow(
+        "failed",
+        "its last try came to no attempt",
+        errors.AgentFailed,
+        AGENT,
+        Group.FAILED,
+        "red",
+        when=lambda thread: thread.was_stopped(),
     )
     CALL_ASKS = _waiting(
         "a call of its code asks a question", Request.CALL, "", lambda thread: thread.has_asking_call()

@@ -76,7 +76,14 @@ class RestingThread:
         return self.head.waits_for_join
 
     def has_failed(self) -> bool:
-        return bool(last_failure(self._instance, self.head)) and not self.was_interrupted()
+        is_tried = self._instance.store.repository.ref(ATTEMPTS + self.head.thread) is not None
+        has_failed = is_tried and self._instance.attempts.failed(self.head)
+        return has_failed and not (self.was_interrupted() or self.was_stopped())
+
+    def was_stopped(self) -> bool:
+        return bool(self._instance.runs.why_stopped(self.head.thread, self.head.node)) and not (
+            self.was_interrupted()
+        )
 
     def was_interrupted(self) -> bool:
         return not self._is_ours and interrupted_order(self._instance, self.head) is not None
@@ -148,9 +155,10 @@ class _OneOfMany(RestingThread):
         return self.head.thread in self._look.paused
 
     def has_failed(self) -> bool:
-        thread = self.head.thread
-        may_have = ATTEMPTS + thread in self._look.tried or thread in self._look.stopped
-        return may_have and super().has_failed()
+        return ATTEMPTS + self.head.thread in self._look.tried and super().has_failed()
+
+    def was_stopped(self) -> bool:
+        return self.head.thread in self._look.stopped and super().was_stopped()
 
     def was_interrupted(self) -> bool:
         return self.head.thread in self._look.ordered and super().was_interrupted()
@@ -190,15 +198,8 @@ def failure_reason(instance: Instance, head: Head, state: ThreadState) -> str:
     if state is ThreadState.INTERRUPTED:
         report = instance.runs.read_report(head.thread)
         return (report.error if report is not None else "") or STEP_INTERRUPTED
-    return last_failure(instance, head)
-
-
-def last_failure(instance: Instance, head: Head) -> str:
-    """Return why the last try at the step on a head has failed, as an attempt or a note of this machine says."""
-    if why := instance.runs.why_stopped(head.thread, head.node):
-        return why
-    if instance.store.repository.ref(ATTEMPTS + head.thread) is None or not instance.attempts.failed(head):
-        return ""
+    if state is ThreadState.STOPPED:
+        return instance.runs.why_stopped(head.thread, head.node)
     attempt = instance.attempts.last(head)
     return attempt.error if attempt is not None else ""
 

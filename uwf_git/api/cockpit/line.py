@@ -104,8 +104,7 @@ class Lines:
             by = f"paused by {pause.who}"
             return line._replace(text=f"{by}: {pause.reason}" if pause.reason else by)
         if state.is_failing and (reason := failure_reason(instance, head, state)):
-            is_noted = instance.runs.why_stopped(head.thread, head.node)  # and no attempt
-            tried = None if is_noted else instance.attempts.newest(head.thread)
+            tried = None if state is ThreadState.STOPPED else instance.attempts.newest(head.thread)
             if state is ThreadState.INTERRUPTED and (began := instance.runs.began(head.thread)) is not None:
                 tried = (tried[0] if tried else 0) + 1, int(began)  # its number once a step has recorded it
             return line._replace(text=reason, attempt=tried)
