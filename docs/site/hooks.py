@@ -3,7 +3,8 @@ they use.
 
 A link is written for a forge, relative to its file. One that leads out of `docs/` is turned into a link to a page of
 `ELSEWHERE`, or to a copy of that file as text below `source/`, so that the site needs no network and no forge. A
-page whose sessions use `examples/` links an archive of these: who installed a package has no checkout.
+page whose sessions use `examples/`, or the script for auditors, links an archive of these: who installed a package has
+no checkout.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ ELSEWHERE = {
 }
 """Files and folders of the repository, and the page for each."""
 EXAMPLES = "examples.zip"
+_IN_EXAMPLES = ("examples", "docs/audit")
 _ORIGINS = {page: name for name, page in ELSEWHERE.items() if name.endswith(".md") and page != "index.md"}
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FENCE = re.compile(
@@ -51,7 +53,7 @@ def on_config(config: MkDocsConfig) -> None:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for page, name in _ORIGINS.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
-    files.append(File.generated(config, EXAMPLES, content=_archive(ROOT / "examples")))
+    files.append(File.generated(config, EXAMPLES, content=_archive()))
     for page in files.documentation_pages():
         for target in _links(page.src_uri, page.content_string):
             for copy in _copies(target, config):
@@ -76,21 +78,24 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         parts += [_LINK.sub(turned, markdown[end : block.start()]), _titled(block)]
         end = block.end()
     text = "".join([*parts, _LINK.sub(turned, markdown[end:])])
-    if not any("examples/" in block[0] for block in _FENCE.finditer(markdown)):
+    sessions = "".join(block[0] for block in _FENCE.finditer(markdown))
+    if not any(f"{folder}/" in sessions for folder in _IN_EXAMPLES):
         return text
     title, _, rest = text.partition("\n")
     archive = posixpath.relpath(EXAMPLES, here or ".")
-    return f"{title}\n\nIts examples: [{EXAMPLES}]({archive}), to unpack where you try them.\n{rest}"
+    return f"{title}\n\nThe files that it uses: [{EXAMPLES}]({archive}), to unpack where you try it.\n{rest}"
 
 
-def _archive(folder: Path) -> bytes:
-    """A folder as a ZIP, the same bytes for the same files."""
+def _archive() -> bytes:
+    """What sessions use as a ZIP, the same bytes for the same files."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for file in sorted(
+            path for folder in _IN_EXAMPLES for path in (ROOT / folder).rglob("*") if path.is_file()
+        ):
             if "__pycache__" in file.parts:
                 continue
-            entry = zipfile.ZipInfo(file.relative_to(folder.parent).as_posix(), (1980, 1, 1, 0, 0, 0))
+            entry = zipfile.ZipInfo(file.relative_to(ROOT).as_posix(), (1980, 1, 1, 0, 0, 0))
             entry.external_attr = (0o755 if os.access(file, os.X_OK) else 0o644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, file.read_bytes())
