@@ -207,6 +207,7 @@ def test_a_gate_that_nobody_can_pass_any_more_says_so(uwf: Uwf, people: dict[str
     for words in (["thread", "show", thread], ["inbox", "--group", "asks"]):
         out = " ".join(uwf("--format", "text", *words).out.split())
         assert text in out and f"start it anew; uwf thread kill {thread} ends it" in out, words
+        assert "uwf thread answer" not in out, words
     error = uwf("thread", "step", thread, check=5).error
     assert error["message"] == f"thread {thread} cannot pass 'gate': approvals needed are {text}"
     assert f"uwf thread kill {thread}" in error["hint"]

@@ -97,6 +97,8 @@ def _detail(value: Any) -> str:
     if "permission" in value:
         asks, command = request_part(value["permission"])
         options = options if command == value["command"] else ()
+    way = value["approvals"]["way"] if "approvals" in value else None
+    options = () if way else options  # nobody can pass the gate
     for text in (branch + origin_mark(value) + task, f"{_who(value)}: {asks[0]}", *asks[1:]):
         lines += terminal.wrapped(text, 2) if text else []
     room = terminal.width()
@@ -105,15 +107,14 @@ def _detail(value: Any) -> str:
     if "approvals" in value:
         for line in approval_lines(value["approvals"]):
             lines += terminal.wrapped(line, 4)
-        if way := value["approvals"]["way"]:
-            lines += terminal.wrapped(way, 2)
     for warning in value.get("warnings", ()):
         lines += terminal.wrapped(f"beware: {warning}", 2)
     if plan := value.get("plan"):
         lines += terminal.wrapped(_planned(plan), 2)
     if value["reason"] and value["kind"] == Request.QUESTION.value:
         lines += terminal.wrapped(f"({value['reason']})", 2)
-    return "\n".join([*lines, "  " + terminal.style(command, "cyan")]) + "\n"
+    lines += terminal.wrapped(way, 2) if way else ["  " + terminal.style(command, "cyan")]
+    return "\n".join(lines) + "\n"
 
 
 def _planned(plan: Any) -> str:

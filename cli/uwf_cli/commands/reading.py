@@ -184,6 +184,11 @@ def _branches(state: Any) -> list[tuple[str, str]]:
     return [("branches", counted_by_status), ("left", "\n".join(lines))]
 
 
+def _is_closed(state: Any) -> bool:
+    """Return whether it waits at a gate that nobody can pass."""
+    return "approvals" in state and not state["approvals"]["reachable"]
+
+
 def _approvals(state: Any) -> list[tuple[str, str]]:
     if (approvals := state.get("approvals")) is None:
         return []
@@ -313,7 +318,12 @@ _STATE = Record(
     _questions,
     *(("fields", _fields), ("for", "assignee")),
     _approvals,
-    ("answer", lambda state: "" if len(state.get("questions", ())) > 1 else state.get("command")),
+    (
+        "answer",
+        lambda state: (
+            "" if len(state.get("questions", ())) > 1 or _is_closed(state) else state.get("command")
+        ),
+    ),
     "reason",
     *(_reached, _origins),
     ("next", lambda state: "" if state["done"] else next_name(state["next"] or "")),
