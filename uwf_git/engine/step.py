@@ -96,7 +96,8 @@ def step(
         except _UNRECORDED as error:
             if agent is None:
                 with contextlib.suppress(UwfError):
-                    instance.runs.stop(thread, instance.threads.head(thread).node, error.message)
+                    why = instance.redactor.text(error.message)[0]
+                    instance.runs.stop(thread, instance.threads.head(thread).node, why)
             raise
         except Absent as absent:
             from uwf_git.engine.hooks import call_person
