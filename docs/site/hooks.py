@@ -13,6 +13,7 @@ import io
 import os
 import posixpath
 import re
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from html import escape
@@ -88,14 +89,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def _archive() -> bytes:
     """What sessions use as a ZIP, the same bytes for the same files."""
+    words = ("git", "ls-files", "-z", *_IN_EXAMPLES)
+    tracked = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(
-            path for folder in _IN_EXAMPLES for path in (ROOT / folder).rglob("*") if path.is_file()
-        ):
-            if "__pycache__" in file.parts:
-                continue
-            entry = zipfile.ZipInfo(file.relative_to(ROOT).as_posix(), (1980, 1, 1, 0, 0, 0))
+        for name in sorted(filter(None, tracked)):
+            file, entry = ROOT / name, zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.external_attr = (0o755 if os.access(file, os.X_OK) else 0o644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, file.read_bytes())

@@ -40,7 +40,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_variables_named_like_secrets_count_and_settings_do_not(project: Path) -> None:
-    assert dict(checkout_secrets(project, project / ".git")) == {
+    (project / ".env.example").write_text("API_TOKEN=replace-me-please\n")
+    assert checkout_secrets(project, project / ".git") == {
         "DB_PASSWORD": "correct-horse-9",
         "API_TOKEN": "quoted words 77",
     }
@@ -51,7 +52,29 @@ def test_a_file_that_git_tracks_or_nobody_can_read_has_none(project: Path, tmp_p
     (project / ".env").write_bytes(b"DB_PASSWORD=\xff\xfe\xff\xfe\xff\xfe\xff\xfe\n")
     (project / ".env.d").mkdir()
     (project / ".env.gone").symlink_to(tmp_path / "gone")
-    assert dict(checkout_secrets(project, project / ".git")) == {}
+    assert checkout_secrets(project, project / ".git") == {}
+
+
+def test_many_variables_cost_little(project: Path) -> None:
+    for number in range(6):
+        lines = (f"V{number}_{place}_TOKEN=value-{number}-{place}\n" for place in range(2000))
+        (project / f".env.{number}").write_text("".join(lines))
+    assert len(checkout_secrets(project, project / ".git")) == 1000
+
+
+def test_a_repository_of_another_kind_hides_none(tmp_path: Path) -> None:
+    git("init", "-q", "--object-format=sha256", tmp_path / "other")
+    (tmp_path / "other" / ".env").write_text(FILE)
+    assert "DB_PASSWORD" in checkout_secrets(tmp_path / "other", tmp_path / "other" / ".git")
+
+
+def test_an_index_of_another_kind_hides_none(project: Path) -> None:
+    (project / ".gitignore").write_text(".env.local\n")
+    (project / "file").touch()
+    git("-C", project, "add", ".gitignore", "file")
+    git("-C", project, "commit", "-q", "-m", "first")
+    git("-C", project, "update-index", "--split-index")
+    assert "DB_PASSWORD" in checkout_secrets(project, project / ".git")
 
 
 @pytest.mark.parametrize("where", ["in the checkout", "from elsewhere"])

@@ -71,6 +71,20 @@ def test_what_a_killed_landing_left_in_the_checkout_is_in_nobodys_way(uwf: Uwf, 
     assert git("-C", shop.project, "status", "--porcelain") == ""
 
 
+def test_what_is_in_the_way_of_it_is_left_as_it_was(uwf: Uwf, shop: Shop) -> None:
+    shop.configured(fixes="cat $WHAT >> sum.txt; echo new >file; chmod +x file; ")
+    thread = shop.accepted()
+    (shop.project / "sum.txt").write_text("one\ntwo\n")
+    (shop.project / "file").write_text("new\n")  # of another mode
+    before = git("-C", shop.project, "status", "--porcelain")
+    assert "would be overwritten" in uwf("land", thread, check=1).error["message"]
+    assert git("-C", shop.project, "status", "--porcelain") == before
+    (shop.project / "file").unlink()
+    (shop.project / ".git" / "index.lock").touch()
+    refused = uwf("land", thread, check=1).error
+    assert f"rm {shop.project}/.git/index.lock, then: " in refused["hint"]
+
+
 def test_a_branch_that_a_rebase_puts_back_does_not_move(uwf: Uwf, shop: Shop) -> None:
     git("-C", shop.project, "checkout", "-q", "-b", "other")
     (shop.project / "sum.txt").write_text("other\n")
@@ -134,7 +148,8 @@ def test_work_with_a_secret_does_not_land_until_somebody_says_so(uwf: Uwf, share
     assert shared.at_remote("rev-parse", "main") == base
     told = refused["hint"].removeprefix("it was told: uwf thread run ").partition(";")[0]
     assert "Take it out" in uwf("thread", "read", told, "--format", "text").out
-    uwf(*refused["hint"].partition("if it may land: uwf ")[2].split())
+    words = refused["hint"].partition("if it may land: uwf ")[2].split()
+    assert "lands with a secret (DB_PASSWORD) in sum.txt" in uwf("--format", "text", *words).err
     assert "correct-horse-9" in shared.at_remote("show", "main:sum.txt")
     git("-C", shared.project, "pull", "-q", "origin", "main")
     shared.adds("two")  # the line with the secret is of the target, and not of the work
@@ -166,6 +181,14 @@ def test_work_that_left_the_commit_at_which_it_began_takes_nothing_back(uwf: Uwf
         "sum.txt",
         "tests.sh",
     ]
+
+
+def test_a_commit_that_only_the_checkout_had_may_be_left_behind(uwf: Uwf, shared: Shop) -> None:
+    (shared.project / "own.txt").write_text("x\n")
+    shared.commit("not pushed")
+    shared.configured(fixes="git reset -q --hard origin/main; cat $WHAT >> sum.txt; git commit -qam fixed; ")
+    landed = uwf("land", shared.accepted()).json
+    assert shared.at_remote("show", "--name-only", "--format=", landed["commit"]).split() == ["sum.txt"]
 
 
 def test_what_goes_on_already_is_not_told_again(uwf: Uwf, shared: Shop) -> None:

@@ -357,9 +357,13 @@ def test_code_with_a_known_secret_is_not_pushed(site: Site) -> None:
     leaks = WRITES.replace('"$UWF_ROLE"', "key = tok-0123456789abcdef")
     site.here("thread", "step", thread, "--agent", leaks)
     assert "tok-" in git("-C", site.clones[site.here], "show", f"uwf/work/{thread}:made.txt")
-    error = site.here("push", check=1).error
+    error = site.here("push", "origin", thread, check=1).error
     assert f"the code of thread {thread} has a secret (DEPLOY_TOKEN)" in error["message"]
-    assert git("-C", site.project, "for-each-ref", "refs/uwf") == ""
+    other = site.starts()
+    site.here("thread", "step", other, "--agent", WRITES)
+    (warning,) = (line for line in site.here("push").json["warnings"] if "secret" in line)
+    assert f"thread {thread} has a secret (DEPLOY_TOKEN) in made.txt, and is not pushed" in warning
+    assert git("-C", site.project, "for-each-ref", "--format=%(refname)", "refs/uwf").split("/")[-1] == other
 
 
 def test_a_branch_that_went_on_elsewhere_holds_back_no_other_push(site: Site) -> None:

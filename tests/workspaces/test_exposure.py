@@ -35,9 +35,26 @@ def test_what_was_there_or_goes_is_none(instance: Instance, project: Project) ->
     folder = project.common.parent
     (folder / "old.txt").write_text(f"one, changed\n{TOKEN}\nthree\n")
     commit(folder, "beside it")
-    (folder / "old.txt").write_text("one\n")
+    (folder / "old.txt").rename(folder / "moved.txt")
+    commit(folder, "elsewhere")
+    (folder / "moved.txt").write_text(f"one, changed\nthe {TOKEN} here\nthree\n")
+    commit(folder, "its line")
+    (folder / "moved.txt").write_text("one\n")
     commit(folder, "away")
-    assert secrets_in(instance, project, "main~2..main") == []
+    assert secrets_in(instance, project, "main~4..main") == []
+
+
+def test_what_a_merge_brings_is_not_its_own(instance: Instance, project: Project) -> None:
+    folder = project.common.parent
+    git("-C", folder, "checkout", "-q", "-b", "topic")
+    (folder / "new.txt").write_text("mine\n")
+    commit(folder, "mine")
+    git("-C", folder, "checkout", "-q", "main")
+    (folder / "theirs.txt").write_text(f"{TOKEN}\n")
+    commit(folder, "theirs")
+    git("-C", folder, "checkout", "-q", "topic")
+    git("-C", folder, "merge", "-q", "-m", "merge", "main")
+    assert secrets_in(instance, project, "main..topic") == []
 
 
 @pytest.mark.parametrize("at_once", [1 << 26, 600])
@@ -46,24 +63,46 @@ def test_every_way_in_is_seen(
 ) -> None:
     monkeypatch.setattr(exposure, "_AT_ONCE", at_once)
     folder = project.common.parent
+    settings = (
+        "diff.noprefix=true",
+        "log.showRoot=false",
+        "i18n.logOutputEncoding=UTF-16",
+        "diff.renames=false",
+    )
+    for setting in settings:
+        git("-C", folder, "config", *setting.split("="))
     git("-C", folder, "checkout", "-q", "-b", "side")
     (folder / "täg \n x.txt").write_text(f"{TOKEN}\n")
     commit(folder, "a name")
     git("-C", folder, "checkout", "-q", "main")
-    (folder / "old.txt").rename(folder / "moved.txt")
     commit(folder, f"say {TOKEN}")
+    (folder / "wide.txt").write_text(f"a\n{TOKEN}\n", encoding="utf-16")
+    commit(folder, "wide")
     (folder / "binary").write_bytes(b"\0\1" + TOKEN.encode() + b"\0")
     commit(folder, "bytes")
     git("-C", folder, "merge", "-q", "--no-commit", "side")
     (folder / "merged.txt").write_text(f"+{TOKEN}\n")
+    (folder / "mixed").write_bytes(b"\0\2" + TOKEN.encode() + b"\0")
     git("-C", folder, "add", "-A")
     git("-C", folder, "commit", "-q", "-m", "merge")
     git("-C", folder, "rm", "-q", "merged.txt")
     commit(folder, "and away")
-    clauses = secrets_in(instance, project, "main~4..main")
+    clauses = secrets_in(instance, project, "main~5..main")
     places = {clause.partition(" in ")[2] for clause in clauses}
-    assert {"moved.txt", "binary", "merged.txt", "the message of a commit"} < places
-    assert any("txt" in place and "x" in place for place in places - {"moved.txt", "merged.txt"})
+    assert {"wide.txt", "binary", "mixed", "merged.txt", "the message of a commit"} < places
+    assert any("täg" in place for place in places)
+
+
+def test_people_and_names_count_and_are_not_repeated(instance: Instance, project: Project) -> None:
+    folder = project.common.parent
+    (folder / f"ä {TOKEN}.txt").write_text("x\n")
+    commit(folder, "a name")
+    (clause,) = secrets_in(instance, project, "main~1..main")
+    assert TOKEN not in clause and "[redacted:DEPLOY_TOKEN].txt" in clause
+    git("-C", folder, "commit", "-q", "--allow-empty", "-m", "mine", "--author", f"Ann <{TOKEN}@example.org>")
+    assert secrets_in(instance, project, "main~1..main") == [
+        "a secret (DEPLOY_TOKEN) in the message of a commit"
+    ]
 
 
 def test_a_file_that_is_too_large_to_search_is_named(

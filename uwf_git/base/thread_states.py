@@ -161,6 +161,7 @@ class ThreadState(Enum):
         AGENT,
         Group.FAILED,
         "red",
+        "failed",
         when=lambda thread: thread.was_stopped(),
     )
     CALL_ASKS = _waiting(

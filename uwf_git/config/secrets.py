@@ -20,6 +20,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
@@ -37,8 +38,9 @@ SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
 _SHORTEST_BROKEN = 12  # minimum length of secrets that are also searched across lines
 DOTENV_LIMIT = 64 * 1024  # bytes; all of it goes into an environment
-_SETTINGS_FILE = r"\.env|\.dev\.vars$"  # of a checkout
-_MOST_FILES = 20
+# Of a checkout, without those that are to be copied and filled in.
+_SETTINGS_FILE = r"(?:\.env(?:rc|\.(?!example|sample|template|dist).*)?|\.dev\.vars)$"
+_MOST_IN_CHECKOUT = 1000  # variables
 
 _COMMON = frozenset(
     ("changeme", "development", "localhost", "password", "postgres", "production", "redacted", "undefined")
@@ -99,7 +101,7 @@ class Secrets(dict[str, str]):
         source, clean = self.sources[name], Redactor(self)
         value = read_secret(source, name, self._environ, lambda text: clean.text(text)[0])
         self[name] = value
-        learn(name, value)
+        learn({name: value})
         return value
 
     def value(self, name: str) -> str:
@@ -243,21 +245,33 @@ def read_dotenv(path: Path) -> dict[str, str]:
     }
 
 
-def checkout_secrets(top: Path, git_dir: Path) -> Iterator[tuple[str, str]]:
-    """Yield the variables of settings files at the top of a checkout, such as `.env`, that are named like secrets, with
-    their values. A file that git tracks is no secret, and a stranger's could name any word one; of one that cannot be
-    read there are none."""
+def checkout_secrets(top: Path, git_dir: Path) -> dict[str, str]:
+    """Return the variables of settings files at the top of a checkout, such as `.env`, that are named like secrets. A
+    file that git tracks is no secret, and a stranger's could name any word one; of one that cannot be read there are
+    none."""
     try:
         with os.scandir(top) as entries:
             names = sorted(
                 item.name for item in entries if re.match(_SETTINGS_FILE, item.name) and item.is_file()
             )
+    except OSError:
+        return {}
+    try:
         tracked = indexed(str(git_dir), names) if names else frozenset()
-    except (GitError, OSError, ValueError):
-        return
-    for name in [name for name in names if name not in tracked][:_MOST_FILES]:
+    except (GitError, ValueError):  # an index that libgit2 can't read, such as a sparse one
+        from uwf_git.git.ignored import ignored_below
+
+        is_ignored = ignored_below(top)
+        tracked = frozenset(name for name in names if is_ignored is not None and not is_ignored(name))
+    variables: dict[str, str] = {}
+    for name in (name for name in names if name not in tracked):
         with suppress(Invalid, OSError):
-            yield from (item for item in read_dotenv(top / name).items() if holds_secret(*item))
+            variables |= {
+                key: value for key, value in read_dotenv(top / name).items() if holds_secret(key, value)
+            }
+        if len(variables) > _MOST_IN_CHECKOUT:
+            break
+    return dict(islice(variables.items(), _MOST_IN_CHECKOUT))
 
 
 class SecretLocation(NamedTuple):
@@ -290,8 +304,13 @@ class Redactor:
 
     def learn(self, name: str, value: str) -> None:
         """Hide from now on a secret that came from elsewhere, such as a login."""
-        if _worth_hiding(value) and value not in self._values:
+        self.learn_all({name: value})
+
+    def learn_all(self, values: Mapping[str, str]) -> None:
+        new = [item for item in values.items() if _worth_hiding(item[1]) and item[1] not in self._values]
+        for name, value in new:
             self._hide(name, value)
+        if new:
             self.__dict__.pop("_squeezed", None)
             self._order()
 
@@ -434,10 +453,10 @@ _redactors: WeakSet[Redactor] = WeakSet()
 """Those of this process, such as its log's, which learn secrets that are read later."""
 
 
-def learn(name: str, value: str) -> None:
-    """Hide from now on a secret from all that this process stores."""
+def learn(values: Mapping[str, str]) -> None:
+    """Hide secrets from now on from all that this process stores, by variable."""
     for redactor in list(_redactors):
-        redactor.learn(name, value)
+        redactor.learn_all(values)
 
 
 def removal_note(redactions: Iterable[tuple[str, int]]) -> str:

@@ -65,6 +65,8 @@ def run_state_hook(
     elif state is ThreadState.PERSONS_TURN:
         if not instance.runs.call(thread, head.node):
             return
+    elif state is ThreadState.STOPPED:
+        more = {"error": instance.runs.why_stopped(thread, head.node)}
     elif state in (ThreadState.FAILING, ThreadState.FAILED, ThreadState.WITH_FAILURES):
         if head.archive is not None:
             more = {"error": head.archive.reason}

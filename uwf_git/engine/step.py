@@ -80,6 +80,7 @@ def step(
     while True:
         try:
             outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files, joined=joined)
+            instance.runs.forget_stop(thread)
             break
         except AgentFailed as error:
             instance.runs.forget_stop(thread)
@@ -95,9 +96,12 @@ def step(
             pause(wait)
         except _UNRECORDED as error:
             if agent is None:
+                from uwf_git.engine.hooks import announce
+
                 with contextlib.suppress(UwfError):
                     why = instance.redactor.text(error.message)[0]
-                    instance.runs.stop(thread, instance.threads.head(thread).node, why)
+                    if instance.runs.stop(thread, instance.threads.head(thread).node, why):
+                        announce(instance, thread, ThreadState.STOPPED)
             raise
         except Absent as absent:
             from uwf_git.engine.hooks import call_person

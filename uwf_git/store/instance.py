@@ -349,9 +349,8 @@ class Instance:
             return
         self._known_checkouts.add(checkout.top)
         harmless, _ = self.secrets.harmless, self.redactor  # which is there to learn them
-        for name, value in checkout_secrets(checkout.top, checkout.git_dir):
-            if name not in harmless:
-                learn(name, value)
+        variables = checkout_secrets(checkout.top, checkout.git_dir)
+        learn({name: value for name, value in variables.items() if name not in harmless})
 
     def _refuse_secrets(self, content: Any, where: str, kept: str) -> None:
         self._refuse_secret_names(self.store.repository.config.user)

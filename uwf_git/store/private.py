@@ -261,12 +261,16 @@ class Runs:
             return frozenset()
         return frozenset(name.removesuffix(suffix) for name in names if name.endswith(suffix))
 
-    def stop(self, thread: ThreadId, head: Hash, why: str) -> None:
-        """Note why the try at the step on a head came to nothing, which no attempt says. Raises StoreUnwritable."""
+    def stop(self, thread: ThreadId, head: Hash, why: str) -> bool:
+        """Note why the try at the step on a head came to nothing, which no attempt says; return whether that is new.
+        Raises StoreUnwritable."""
+        is_new = self.why_stopped(thread, head) != why
         write_private(Path(self._path(thread, "stop")), _json([head, why]), mode=_MINE)
+        return is_new
 
     def forget_stop(self, thread: ThreadId) -> None:
-        self._forget(thread, "stop")
+        if os.path.lexists(self._path(thread, "stop")):  # asked after each step
+            self._forget(thread, "stop")
 
     def why_stopped(self, thread: ThreadId, head: Hash) -> str:
         """Return why the last try at the step on a head came to nothing, "" if nothing is noted."""

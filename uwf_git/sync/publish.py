@@ -29,7 +29,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
 from uwf_git.sync.base_branches import BASES as BASES
-from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through
+from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through, refuse_secrets
 from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import Rejected, deletions, transfer
 
@@ -166,7 +166,7 @@ def publish_branch(
 ) -> Published:
     """Push a commit and its base to two branches, given by full names, and check that they arrived. `another`
     is the command that publishes under another name, for hints. Raises HeadMoved if a branch has other
-    commits, Invalid for an oversized blob before pushing, RemoteFailed."""
+    commits, Invalid for an oversized blob or a known secret before pushing, RemoteFailed."""
     _, remote, git = exchange
     there = remote_branches(git, remote, (branch, base_branch))
     wanted = {branch: commit}
@@ -180,13 +180,14 @@ def publish_branch(
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
             raise _other_commits(remote, ref, f"or: {another}")
-    large = look_through(exchange, moving.values()).large
+    outgoing = look_through(exchange, moving.values())
+    refuse_secrets(exchange, moving, outgoing.others)
     _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
     now = remote_branches(git, remote, moving) if moving else {}
     for ref, oid in moving.items():
         if now.get(ref) != oid:
             raise RemoteFailed(f"{remote.name} took {short(ref)} but does not list it so", "repeat")
-    return Published(short(branch), str(commit), str(base) if base else None, shown, pages, large)
+    return Published(short(branch), str(commit), str(base) if base else None, shown, pages, outgoing.large)
 
 
 def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, Oid]:

@@ -324,7 +324,7 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     RequirementUnmet as `require_none_sent`."""
     (instance, remote, git), repository = exchange, exchange.repository
     what, outgoing = readable(exchange, what)
-    _refuse_secrets(exchange, what.updates, outgoing.others)
+    refuse_secrets(exchange, what.updates, outgoing.others)
     require_none_sent(instance, outgoing.commits)
     note_sent(instance, what.updates)
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
@@ -386,7 +386,7 @@ class Outgoing(NamedTuple):
     others: tuple[bytes, ...] = ()
 
 
-def _refuse_secrets(exchange: Exchange, updates: Mapping[str, Oid], objects: Iterable[bytes]) -> None:
+def refuse_secrets(exchange: Exchange, updates: Mapping[str, Oid], objects: Iterable[bytes]) -> None:
     """Raise Invalid for a known secret in what a remote lacks. What was known when it was stored is not in there."""
     instance, remote, _ = exchange
     forms = [form.encode() for form in instance.redactor.known]
@@ -483,7 +483,7 @@ def look_through(exchange: Exchange, tips: Iterable[Oid]) -> Outgoing:
         tuple(bytes.fromhex(oid.decode()) for is_commit, oid in objects if is_commit is kind)
         for kind in (True, False)
     )
-    return Outgoing(large, commits, others)
+    return Outgoing(large, commits, (*others, *map(bytes.fromhex, blobs)))
 
 
 def at_most(exchange: Exchange, refs: Collection[str]) -> int | None:

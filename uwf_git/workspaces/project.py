@@ -286,20 +286,17 @@ class Project:
         return any(first_line(head) == f"ref: {branch}" for head in heads)
 
     def raise_if_rewritten(self, branch: str) -> None:
-        """Raise WorkspaceFailed if a rebase or a bisection in one of the user's checkouts puts a branch back at its
-        end."""
+        """Raise WorkspaceFailed if a rebase in one of the user's checkouts will put a branch elsewhere at its end."""
         name = branch.removeprefix("refs/heads/")
         for git_dir in (self.common, *self.common.glob("worktrees/*")):
-            is_rebased = branch in (
-                first_line(git_dir / f"rebase-{how}/head-name") for how in ("merge", "apply")
-            )
-            if is_rebased or first_line(git_dir / "BISECT_START") in (branch, name):
-                what, end = ("rebase", "rebase --abort") if is_rebased else ("bisect", "bisect reset")
+            if branch in (first_line(git_dir / f"rebase-{how}/head-name") for how in ("merge", "apply")):
                 pointer = first_line(git_dir / "gitdir")
                 top = Path(pointer).parent if pointer else self.common.parent
+                if not top.is_dir():  # and nobody goes on with it
+                    continue
                 raise WorkspaceFailed(
-                    f"branch {name} stays as it is: a {what} of it is going on in {top}",
-                    f"finish that, or: git -C {shlex.quote(str(top))} {end}",
+                    f"branch {name} stays as it is: a rebase of it is going on in {top}",
+                    f"finish that, or: git -C {shlex.quote(str(top))} rebase --abort",
                 )
 
     def publish(self, thread: ThreadId, commit: str) -> None:
@@ -517,25 +514,40 @@ class Project:
         files = _in_the_way(done)
         if files and self._are_of(commit, files, checkout.top, git):
             # As after a kill in the middle of this.
-            self.run("update-index", "--add", "-z", "--stdin", stdin="\0".join(files).encode(), git=git)
+            names = "\0".join(files).encode()
+            self.run("update-index", "--add", "-z", "--stdin", stdin=names, git=git)
             done = self.run(*NO_HOOKS, *words, check=False, git=git)
+            if done.code:
+                self.run("reset", "-q", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=names, git=git)
             files = _in_the_way(done)
         if done.code:
             why = f"{listed(files, 5)} would be overwritten" if files else failure(words, done).message
+            room, lock = "make room there", checkout.git_dir / "index.lock"
+            if str(lock) in done.err:
+                room = f"if no git is at work there: rm {shlex.quote(str(lock))}"
             raise WorkspaceFailed(
                 f"branch {name} stays as it is: {one_line(why, 200)}",
-                f"make room there, then: git -C {shlex.quote(top)} merge --ff-only {commit[:12]}",
+                f"{room}, then: git -C {shlex.quote(top)} merge --ff-only {commit[:12]}",
             )
 
     def _are_of(self, commit: str, files: Sequence[str], top: Path, git: Git) -> bool:
-        """Return whether files of a checkout are as a commit has them."""
-        if any("\n" in file or not (top / file).is_file() or (top / file).is_symlink() for file in files):
+        """Return whether files of a checkout are as a commit has them; links and odd names are not looked at."""
+        paths = [top / file for file in files]
+        if any("\n" in str(path) or not path.is_file() or path.is_symlink() for path in paths):
             return False
         stdin = "".join(f"{file}\n" for file in files).encode()
-        here = self.run("hash-object", "--stdin-paths", stdin=stdin, check=False, git=git).out.split()
-        there = self.run("ls-tree", "-r", "-z", commit, git=git).out.split(b"\0")
-        known = {path: row.split()[2] for row, _, path in (line.partition(b"\t") for line in there) if row}
-        return here == [known.get(file.encode()) for file in files]
+        ids = self.run("hash-object", "--stdin-paths", stdin=stdin, check=False, git=git).out.decode().split()
+        here = [
+            f"{'100755' if os.access(path, os.X_OK) else '100644'} blob {oid}"
+            for path, oid in zip(paths, ids, strict=False)
+        ]
+        rows = (
+            self.run("ls-tree", "-r", "-z", commit, git=git)
+            .out.decode("utf-8", "surrogateescape")
+            .split("\0")
+        )
+        known = {path: row for row, _, path in (line.partition("\t") for line in rows)}
+        return here == [known.get(file) for file in files]
 
     def lay_out(self, commit: str, folder: Path, index: Path) -> None:
         """Write the files of a commit to a new folder, with an index of its own."""

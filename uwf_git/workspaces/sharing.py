@@ -39,20 +39,25 @@ def push_code(
 ) -> list[Code]:
     """Push the code of these threads' worktrees, or of all, which have a remote that lacks it; return it. Code that
     the remote has elsewhere or refuses is a warning, or with `strict` an error. Moves `refs/uwf/work/<ULID>` there;
-    makes it here for a fork with code. Raises RemoteFailed; NotFound without that remote, and Invalid for code
-    with a known secret: then nothing is pushed."""
+    makes it here for a fork with code. Code with a secret stays here, with a warning; if these threads were named, or
+    with `strict`, it raises Invalid, and nothing is pushed. Raises RemoteFailed; NotFound without that remote."""
     _give_refs(instance, threads)
     pushed: list[Code] = []
     waiting = code_to_push(instance, threads)
-    notes = Notes(instance.store.repository.private)
+    notes, held = Notes(instance.store.repository.private), set[ThreadId]()
     for code in waiting:
         note = notes.read(code.thread)
         span = f"{note.base}..{work_ref(code.thread)}" if note is not None else work_ref(code.thread)
-        if exposed := secrets_in(instance, Project(Path(code.project)), span):
-            raise Invalid(
-                f"the code of thread {code.thread} has {exposed[0]}, and would be pushed",
-                f"take it out of the commits of {work_name(code.thread)}",
-            )
+        exposed = secrets_in(instance, Project(Path(code.project)), span, "--not", f"--remotes={code.remote}")
+        if not exposed:
+            continue
+        problem = f"the code of thread {code.thread} has {exposed[0]}"
+        way = f"take it out of the commits of {work_name(code.thread)}"
+        if strict or threads is not None:
+            raise Invalid(f"{problem}, and would be pushed", way)
+        instance.warn(f"{problem}, and is not pushed; {way}")
+        held.add(code.thread)
+    waiting = [code for code in waiting if code.thread not in held]
     for where, remote in dict.fromkeys((code.project, code.remote) for code in waiting):
         project = Project(Path(where))
         project.require_remote(remote)

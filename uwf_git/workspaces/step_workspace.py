@@ -499,8 +499,8 @@ def _moved(instance: Instance, notes: Notes, at: Position, note: Note, cwd: Path
     project = Project(checkout.common) if checkout is not None else None
     is_other = (
         cwd is None
-        and started_in
-        and checkout
+        and started_in is not None
+        and checkout is not None
         and not projects.belongs(started_in, Repository(checkout.common))
     )
     if checkout is None or project is None or is_other or not project.commit(note.base):

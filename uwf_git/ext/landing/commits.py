@@ -104,7 +104,8 @@ def _squashed(instance: Instance, at: ThreadPosition, to: Destination) -> str:
     lines = [f"- {line}" for line in dict.fromkeys(changes_of(instance, history))]
     lines += filter(None, [closing_line(instance, history, repository_at(instance, to.url))])
     trailers = f"Uwf-Thread: {head.thread}\nUwf-Record: {head.commit}"
-    return "\n\n".join(filter(None, (one_line(title_of(history), 72), "\n".join(lines), trailers))) + "\n"
+    message = "\n\n".join(filter(None, (one_line(title_of(history), 72), "\n".join(lines), trailers))) + "\n"
+    return instance.redactor.text(message)[0]
 
 
 def _signed(message: str, to: Destination) -> str:

@@ -271,7 +271,7 @@ class Landing:
         variables = {
             "workflow": self._history.workflow.name,
             "thread": self._thread,
-            "title": title_of(self._history),
+            "title": self._instance.redactor.text(title_of(self._history))[0],
             "issue": issue.value() if issue is not None else None,
         }
         if (
@@ -339,6 +339,7 @@ class Landing:
         if not self._to.remote:
             onto = named or project.line("symbolic-ref", "--short", "-q", "HEAD")
             base = project.commit(f"refs/heads/{onto}") if onto else ""
+            project.raise_if_rewritten(f"refs/heads/{onto}")
             if not base:
                 raise Invalid(
                     f"project {project.common} has no branch {onto or 'checked out'}", "give one: --onto"
@@ -385,9 +386,10 @@ class Landing:
         begun, project = self._code.base, self._to.project
         since = project.line("merge-base", base, self._code.commit)
         if not since or project.is_ancestor(since, begun):
-            if why := taken_back(project, self._code):
-                raise Conflict(self._thread, why, _put_on_top(project, self._code, why), ())
-            return begun
+            code = self._code._replace(base=project.line("merge-base", begun, base) or begun)
+            if why := taken_back(project, code):
+                raise Conflict(self._thread, why, _put_on_top(project, code, why), ())
+            return begun if project.is_ancestor(begun, code.commit) else since or begun
         if not project.is_ancestor(begun, base):
             raise Invalid(
                 f"thread {self._thread} began at commit {begun[:12]}, which {onto} does not have, and was merged since",
@@ -450,7 +452,6 @@ class Landing:
         if self._to.remote:
             return project.push_commit(self._to.remote, commit, branch, there)
         ref = f"refs/heads/{branch}"
-        project.raise_if_rewritten(ref)
         if project.is_checked_out(ref):
             project.fast_forward(ref, commit)
             return True
@@ -477,8 +478,11 @@ class Landing:
         raise Conflict(self._thread, f"it conflicts with {onto} in {paths}", text, tuple(conflict.paths))
 
     def _refuse_secrets(self, span: str) -> None:
-        exposed = [] if self._exposes else secrets_in(self._instance, self._to.project, span)
-        if not exposed:
+        exposed = secrets_in(self._instance, self._to.project, span)
+        if self._exposes:
+            for clause in exposed:
+                self._instance.warn(f"thread {self._thread} lands with {clause}")
+        if self._exposes or not exposed:
             return
         places = "; ".join(exposed[:5])
         text = (
@@ -536,7 +540,9 @@ def _is_draft(instance: Instance, at: ThreadPosition, has_request: bool) -> bool
 
 
 def _put_on_top(project: Project, code: Revision, why: str) -> str:
-    text = f"The work does not land: {why}. The commit at which it began, {code.base}, has to be below the work again."
+    text = (
+        f"The work does not land: {why}. Commit {code.base}, on which it was, has to be below the work again."
+    )
     if before := project.line("merge-base", code.base, code.commit):
         text += f" Put it there: git rebase --onto {code.base} {before}"
     return text

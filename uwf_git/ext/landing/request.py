@@ -119,7 +119,8 @@ def request_text(
         "## What changed\n\n" + "\n".join(_changes(instance, history)),
         " · ".join(_origin(instance, head, history)),
     ]
-    return RequestText(title_of(history), "\n\n".join(filter(None, parts)) + "\n")
+    clean = instance.redactor.text  # of what was stored before it was known to be a secret
+    return RequestText(clean(title_of(history))[0], clean("\n\n".join(filter(None, parts)) + "\n")[0])
 
 
 def claims_on(
