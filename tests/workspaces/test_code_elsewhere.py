@@ -405,7 +405,7 @@ def test_a_secret_in_a_merge_is_not_pushed(site: Site) -> None:
     )
     agent = f'uwf-exec sh -c \'({merges}) >&2; echo "{{\\"text\\": \\"done\\"}}"\''
     site.here("thread", "step", thread, "--agent", agent)
-    assert "has a secret" in site.here("push", check=1).error["message"]
+    assert "has a secret" in site.here("push", "origin", thread, check=1).error["message"]
 
 
 @pytest.mark.parametrize("agent", [WRITES, 'uwf-exec sh -c \'echo {\\"text\\": \\"x\\"} | tee made.txt\''])
