@@ -7,14 +7,14 @@ policy that you know from elsewhere, on which that of CLONE must stand. --key: a
 Exit 0: each word of FILE is in the thread's commits, or signed, and each decision follows from its approvals, and those
 within branches, sub-workflows and calls of code do. 1: something differs, or is not proved. Not looked at: whether the
 workflow called for each step and branch, whether a branch ended as its join says, how code was merged, and what a diff
-showed. For these there is the word of whoever signed FILE, after `uwf verify`; without it they are not proved.
-"""
+showed. For these there is the word of whoever signed FILE, after `uwf verify`; without it they are not proved."""
 import argparse, base64, functools, hashlib, json, pathlib, re, struct, subprocess, sys, tempfile, time
 FORMAT, EMPTY = "https://uwf-git.invalid/schemas/audit-report/v1", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NODE = r"^:\S+ \S+ \S+ (\S+) \S\t(?:workflow|start|steps/(?:[0-9]+xx/)?[^/\n]+)/nodes/([0-9A-Z]{13})\.json$"
 ID, wrong, unproved = re.compile("[0-9a-f]{40,64}"), [], []
 members = lambda names, policy: {*names, *(each for name in names for each in policy["groups"].get(name, ()))}
 called = lambda *words, data=None: subprocess.run(words, input=data, capture_output=True)
+sys.excepthook = lambda kind, error, _: sys.stderr.write(f"not compared: {kind.__name__}: {ascii(str(error))[:200]}\n")
 iso = lambda seconds: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 sha256 = lambda text: None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -406,13 +406,13 @@ found, texts, _ = run(head)
 own = re.findall(r"^Uwf-Thread: (\S+)$", made_by(found["start"]["commit"], "commit")[0], re.M)[-1:] or [thread]
 if own != [thread] and not any(ref == "refs/uwf/forks" for ref, _, _ in tips):
     unproved.append(f"its start is that of thread {own[0]}, and nothing here says that {thread} is a fork of it")
-damage = [] if kind else report["verification"]["findings"]
-wrong += [f"FILE says itself what is wrong: {json.dumps(damage)[:200]}"] if damage else []
+damage = json.dumps([] if kind else report["verification"]["findings"])[:200]
+wrong += [f"FILE says itself what is wrong: {damage}"] if damage != "[]" else []
 found |= {"thread": thread, "end": end(ID.fullmatch(tag)[0]) if tag else None}
 words = {name: report[name] for name in ("unknown", "verification") if not kind} | {"record": found}
 compare({"record": record} if kind else report, words | ({} if kind else {"format": FORMAT, "texts": texts}), "")
 wrong += [f"subject {s}" for s in subjects if not set(s["digest"].values()) <= set(ID.findall(json.dumps(found)))]
-by = signer(data, mark)
+by = signer(data, mark) if mark else ""
 unproved += [] if by else ["what FILE says of verification and rebuilt prompts: no known key signed it"]
 told = [ascii(line)[1:-1] for line in (*map("wrong: {}".format, wrong), *map("not proved: {}".format, unproved))]
 print(*told, f"{head}: {'something is wrong' if wrong else 'as said'}{f', signed by {by}' if by else ''}", sep="\n")

@@ -67,6 +67,14 @@ def test_a_true_report_is_as_said(evidence: Evidence, report: dict[str, Any]) ->
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
+def test_what_cannot_be_read_is_told_in_a_line(evidence: Evidence, report: dict[str, Any]) -> None:
+    unsigned = {**report, "signature": None}
+    assert "no known key signed it" in checked(evidence, unsigned)[1]
+    for value in ({}, [], {**report, "record": None}, {**report, "signature": "of nothing"}):
+        status, text = checked(evidence, value)
+        assert status == 1 and "Traceback" not in text and len(text.splitlines()) < 9
+
+
 def test_a_true_attestation_is_as_said(uwf: Uwf, evidence: Evidence) -> None:
     made = uwf("attest", evidence.thread, "-o", "thread.json").json
     (evidence.folder / "key.pem").write_text(made["publicKey"])

@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -151,6 +150,7 @@ def check_here(
     with (
         patch.object(subprocess, "run", remembered),
         patch.dict(os.environ, _bare_environment(), clear=True),
+        patch.object(sys, "excepthook", sys.excepthook),
         patch.object(sys, "argv", [str(SCRIPT), str(file), str(clone), *map(str, options)]),
         contextlib.redirect_stdout(printed),
     ):
@@ -160,8 +160,9 @@ def check_here(
             if not isinstance(end.code, int):
                 print(end.code or "")
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        except Exception:
-            traceback.print_exc(file=printed)
+        except Exception as error:
+            with contextlib.redirect_stderr(printed):
+                sys.excepthook(type(error), error, error.__traceback__)
             status = 1
     return status, printed.getvalue()
 
