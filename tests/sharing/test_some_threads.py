@@ -258,5 +258,6 @@ def test_a_secret_that_was_stored_before_it_was_known_is_not_pushed(pair: Pair) 
     assert thread not in pair.ada("push", "origin", fine).out
     assert pair.ada("push", "origin", thread, check=1).error == refused
     assert "has a secret" in pair.ada("publish", "thread", thread, check=1).error["message"]
+    assert pair.ada("bundle", thread, "-o", "file.bundle", check=1).error["message"] == refused["message"]
     (pair.ada.root / "config.yaml").write_text("notSecrets: [DB_PASSWORD]\n")
     pair.ada("push", "origin", thread)

@@ -19,6 +19,7 @@ from uwf_git.store import archives, layout
 from uwf_git.store.instance import Instance
 from uwf_git.sync.adopt import Adoption
 from uwf_git.sync.branches import with_branches
+from uwf_git.sync.exposed import objects_of, refuse_secrets
 from uwf_git.sync.pull import Pulled
 from uwf_git.sync.push import refs_of
 from uwf_git.sync.tracking import STREAMED, RemoteListing, listed_lines, receiving, sort_out
@@ -28,7 +29,7 @@ _NAME = "=bundle"  # no remote can be called so
 
 def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path) -> list[str]:
     """Write threads and their divergences to a file. Return its refs. Moves no ref, except temporary refs of
-    folded threads. Raises Invalid for an unusable file, RemoteFailed if git fails."""
+    folded threads. Raises Invalid for an unusable file or a known secret, RemoteFailed if git fails."""
     repository = instance.store.repository
     wanted = list(threads)
     target = path.expanduser().absolute()
@@ -37,7 +38,10 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     unfolded = _unfold(instance, with_branches(instance, wanted))
     try:
-        refs = sorted(refs_of(instance, wanted) & repository.refs(without=layout.REMOTES).keys())
+        tips = repository.refs(without=layout.REMOTES)
+        refs = sorted(refs_of(instance, wanted) & tips.keys())
+        objects = objects_of(git, (tips[ref] for ref in refs)) if instance.redactor else ()
+        refuse_secrets(instance, git, {ref: tips[ref] for ref in refs}, objects, "bundle others")
         git.run(
             "bundle", "create", "--quiet", str(temporary), "--stdin", stdin="\n".join(refs).encode() + b"\n"
         )

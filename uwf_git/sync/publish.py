@@ -29,7 +29,8 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
 from uwf_git.sync.base_branches import BASES as BASES
-from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through, refuse_secrets
+from uwf_git.sync.exposed import refuse_secrets
+from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through
 from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import Rejected, deletions, transfer
 
@@ -181,7 +182,7 @@ def publish_branch(
         if ref in there and not is_ancestor(git, there[ref], oid):
             raise _other_commits(remote, ref, f"or: {another}")
     outgoing = look_through(exchange, moving.values())
-    refuse_secrets(exchange, moving, outgoing.others)
+    refuse_secrets(exchange.instance, git, moving, outgoing.others, "publish others")
     _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
     now = remote_branches(git, remote, moving) if moving else {}
     for ref, oid in moving.items():

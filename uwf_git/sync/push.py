@@ -14,7 +14,6 @@ from uwf_git.base.text import nearest
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
-from uwf_git.git.objects import BLOB
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import definitions, layout, ref_kinds
@@ -24,6 +23,7 @@ from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.admission import note_policy_of, note_sent
 from uwf_git.sync.branches import with_branches
+from uwf_git.sync.exposed import refuse_secrets
 from uwf_git.sync.persons_records import require_none_sent
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
@@ -324,7 +324,8 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     RequirementUnmet as `require_none_sent`."""
     (instance, remote, git), repository = exchange, exchange.repository
     what, outgoing = readable(exchange, what)
-    refuse_secrets(exchange, what.updates, outgoing.others)
+    way = f"push others by name: uwf push {remote.name} ID"
+    refuse_secrets(instance, git, what.updates, outgoing.others, way)
     require_none_sent(instance, outgoing.commits)
     note_sent(instance, what.updates)
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
@@ -384,24 +385,6 @@ class Outgoing(NamedTuple):
     large: tuple[LargeBlob, ...]
     commits: tuple[bytes, ...]
     others: tuple[bytes, ...] = ()
-
-
-def refuse_secrets(exchange: Exchange, updates: Mapping[str, Oid], objects: Iterable[bytes]) -> None:
-    """Raise Invalid for a known secret in what a remote lacks. What was known when it was stored is not in there."""
-    instance, remote, _ = exchange
-    forms = [form.encode() for form in instance.redactor.known]
-    for raw in objects if forms else ():
-        kind, data = exchange.repository.read(Oid(raw=raw))
-        if kind != BLOB or not any(form in data for form in forms):
-            continue
-        if spot := instance.redactor.first(data):
-            refs = (name for name, oid in updates.items() if raw in look_through(exchange, [oid]).others)
-            ref = next(refs, "what is new")
-            what = f"thread {layout.thread_of(ref)}" if layout.is_thread_ref(ref) else ref
-            raise Invalid(
-                f"{what} has {spot}, which was not known when it was stored, and would be pushed",
-                f"push others by name: uwf push {remote.name} ID; if it is no secret, name its variable in notSecrets",
-            )
 
 
 def readable(exchange: Exchange, what: Plan) -> tuple[Plan, Outgoing]:
